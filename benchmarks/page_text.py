@@ -110,21 +110,27 @@ def losses(rows: Sequence[Row]) -> Iterator[str]:
             others = row.others
         reasons = []
         if figure["met"] is False:
-            reasons.append(f"goal {figure['goal']}")
+            reasons.append(f"goal {_goal(figure)}")
         if ratio is not None and not is_other(figure["who"]):
-            reasons += [f"{other['who']} x{other['ratio']:.2f}" for other in others if other["ratio"] < ratio]
+            reasons += [f"{other['who']} x{_short(other['ratio'])}" for other in others if other["ratio"] < ratio]
             if row.limit is not None and is_other(row.limit["who"]) and ratio > 1:
                 reasons.append(f"{row.limit['who']} x1")
         if reasons:
-            value = _value(figure) if ratio is None else f"x{ratio:.2f}"
-            yield f"- {row.name}: {value}; {', '.join(reasons)}."
+            value = _value(figure) if ratio is None else f"x{_short(ratio)}"
+            yield f"- {row.name} {value}: {', '.join(reasons)}."
 
 
 # Tables
 
 
 def tables(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the lines of one part: a sentence per kind of row, then the table."""
+    """Yield the lines of one part: a sentence per kind of row, then the table.
+
+    Rows without a sentence are not on the page, except as losses: a page has at most 2,500 words.
+    """
+    rows = [row for row in rows if _sentence(row.figure["workload"])]
+    if not rows:
+        return
     for sentence, group in groupby(rows, key=lambda row: _sentence(row.figure["workload"])):
         part = list(group)
         yield f"- *{_common_name(part)}*: {sentence} {_share(sentence, part)}".rstrip()
@@ -144,20 +150,28 @@ def _common_name(rows: Sequence[Row]) -> str:
 
 
 def _cells(row: Row) -> list[str]:
-    limit = "" if row.limit is None else f"{row.limit['who']}, {_value(row.limit)}".removeprefix("limit, ")
+    limit = ""
+    if row.limit is not None and row.is_first:
+        limit = f"{row.limit['who']} {_value(row.limit)}".removeprefix("limit ")
     figure = row.figure
-    ratio = "" if figure["ratio"] is None else f"x{figure['ratio']:.2f}"
+    ratio = "" if figure["ratio"] is None else f"x{_short(figure['ratio'])}"
     if ratio and figure["spread"] is not None:
-        ratio += f" ({figure['spread'][0]:.2f}–{figure['spread'][1]:.2f})"
+        ratio += f" ({_short(figure['spread'][0])}–{_short(figure['spread'][1])})"
     goal = ""
     if figure["goal"] is not None:
-        goal = f"{figure['goal']}: {'met' if figure['met'] else '**missed**'}"
+        goal = f"{_goal(figure)} {'met' if figure['met'] else '**missed**'}"
     others = ", ".join([f"{other['who']} x{_short(other['ratio'])} ({_value(other)})" for other in row.others])
     return [row.name, limit, _value(figure), ratio, goal, others]
 
 
+def _goal(figure: FigureRow) -> str:
+    return str(figure["goal"]).removeprefix("at most ").replace("at least ", "≥ ")
+
+
 def _value(figure: FigureRow) -> str:
-    return f"{_short(figure['value'])} {figure['unit']}".rstrip()
+    unit = figure["unit"]
+    space = "" if unit in _SECONDS else " "
+    return f"{_short(figure['value'])}{space}{unit}".rstrip()
 
 
 def _short(number: float) -> str:
@@ -189,4 +203,4 @@ def _share(sentence: str, rows: Sequence[Row]) -> str:
     calls = re.search(r"\(([0-9,]+) model calls\)", sentence)
     share = 100 * max(seconds) / (int(calls[1].replace(",", "")) if calls else 1)
     verdict = "does not matter" if share < 0.1 else "hardly matters" if share < 1 else "matters"
-    return f"{_short(share)} % of a model call: {verdict}."
+    return f"{share:.2g}% of a model call: {verdict}."

@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
@@ -39,7 +40,7 @@ PARTS = {
     "memory": "Memory",
     "memory_growth": "Growth of a memory",
     "recall_time": "Many clients of a memory",
-    "peer_memory": "Memory beside mem0",
+    "peer_memory": "Memory and mem0",
     "durable": "Durable runs",
     "durable_queue": "Durable workers",
     "server": "Server",
@@ -72,6 +73,8 @@ PEERS = (
 )
 PART_SECONDS, ALL_SECONDS = 420, 1750
 """Seconds after which a part, or the rest of the parts, is not measured."""
+MAXIMUM_WORDS = 2_500
+"""Maximum of `tests/house/test_pages.py`."""
 HOW = """
 `./scripts/bench write_page` measures this page in at most 30 minutes, `./scripts/bench NAME` one part. A figure is
 the median CPU time of the process. The limit is the same work written by hand, or another library; limit, agentkit
@@ -99,7 +102,12 @@ def main() -> None:
 
 def stored(parts: Mapping[str, Any]) -> str:
     """Return the parts as JSON, with a line per figure."""
-    return json.dumps(parts, ensure_ascii=False, indent=0) + "\n"
+    texts = []
+    for script, part in parts.items():
+        figures = ",\n".join([json.dumps(figure, ensure_ascii=False) for figure in part["figures"]])
+        rest = json.dumps({"about": part["about"], "error": part["error"]}, ensure_ascii=False)
+        texts.append(f'"{script}": {rest[:-1]}, "figures": [\n{figures}\n]}}')
+    return "{\n" + ",\n".join(texts) + "\n}\n"
 
 
 def measured(script: str, rounds: int, seconds: float) -> dict[str, Any]:
@@ -177,7 +185,11 @@ def write(parts: Mapping[str, Any]) -> None:
     workloads, turns = (PAGE.with_name(name) for name in PLOTS)
     plot_workloads(rows_of(figures), workloads)
     plot_turns(figures, turns)
-    PAGE.write_text("\n".join(page_lines(parts)) + "\n", "utf-8")
+    text = "\n".join(page_lines(parts)) + "\n"
+    PAGE.write_text(text, "utf-8")
+    words = len(re.findall(r"\S*\w\S*", text))
+    if words > MAXIMUM_WORDS:
+        print(f"the page has {words} words, more than {MAXIMUM_WORDS}: remove sentences of rows", file=sys.stderr)
 
 
 def page_lines(parts: Mapping[str, Any]) -> Iterator[str]:
@@ -200,9 +212,10 @@ def page_lines(parts: Mapping[str, Any]) -> Iterator[str]:
     if plots:
         yield "\n".join(["## Plots\n", *plots])
     for script, title in PARTS.items():
-        if script in parts and parts[script]["figures"]:
+        lines = list(tables(rows_of(parts[script]["figures"]))) if script in parts else []
+        if lines:
             yield f"## {title}\n"
-            yield "\n".join(tables(rows_of(parts[script]["figures"])))
+            yield "\n".join(lines)
 
 
 def measurement_lines(parts: Mapping[str, Any]) -> Iterator[str]:
