@@ -43,7 +43,7 @@ from agentkit.prompts import KnowledgePrompt, Layers, MemoPrompt, TextPrompt
 CUSTOM_LIMIT = f"""{LIMIT}
 from sqlalchemy import create_engine, select
 """
-SCRIPTS = {"limit": LIMIT, "ours": OURS, "ours, and a first prompt": FIRST, "bare python": "pass"}
+SCRIPTS = {"limit": LIMIT, "ours": OURS, "ours, and a first prompt": FIRST}
 PEERS = {
     "pydantic-ai": ("pydantic_ai", "from pydantic_ai import Agent, Tool"),
     "openai-agents": ("agents", "from agents import Agent, Runner, function_tool"),
@@ -137,7 +137,7 @@ def measured(workload: str, scripts: Mapping[str, str], rounds: int) -> Iterator
 
 
 def importing(rounds: int) -> Iterator[Figure]:
-    """Measure an interpreter that imports agentkit, another library, the limit, or no package."""
+    """Measure an interpreter that imports agentkit, another library, or the limit."""
     peers = {name: line for name, (module, line) in PEERS.items() if find_spec(module) is not None}
     yield from measured("W3 import", SCRIPTS | peers, rounds)
     yield from measured("W3 import, custom", {"limit": CUSTOM_LIMIT, "ours": CUSTOM}, rounds)
@@ -177,7 +177,7 @@ def installed(_: int) -> Iterator[Figure]:
             bytecode += sum(size for is_bytecode, size in sizes if is_bytecode)
     unpacked = sum(unpacked_by_name.values())
     count = len(packages)
-    yield Figure("W3 installed", "distributions", count, "with agentkit")
+    yield Figure("W3 installed", "distributions", count, "")
     yield Figure("W3 installed", "unpacked", unpacked, "MB")
     for name in sorted(unpacked_by_name, key=unpacked_by_name.__getitem__, reverse=True)[:LARGEST]:
         yield Figure("W3 installed", f"unpacked, {name}", unpacked_by_name[name], "MB")

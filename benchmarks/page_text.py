@@ -19,9 +19,9 @@ FigureRow: TypeAlias = dict[str, Any]
 SENTENCES = Path(__file__).parent / "sentences.toml"
 _OTHERS = re.compile(
     "pydantic-ai|openai-agents|langchain|haystack|agno|llama-index|jinja2|minijinja|FTS5|mem0|qdrant-client|Starlette|"
-    "opencompass|numpy|bare query"
+    "opencompass|numpy|bare query|by hand$"
 )
-"""Names of other libraries at the start of a candidate."""
+"""Starts of the names of candidates that are not agentkit."""
 _SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
 
 
@@ -52,6 +52,10 @@ def is_other(who: str) -> bool:
     return _OTHERS.match(who) is not None
 
 
+def _is_library(who: str) -> bool:
+    return is_other(who) and who != "by hand"
+
+
 def rows_of(figures: Sequence[FigureRow]) -> list[Row]:
     """Return the rows of one part, in the order of its figures."""
     by_workload: dict[str, list[FigureRow]] = {}
@@ -69,7 +73,7 @@ def _rows_of_workload(figures: Sequence[FigureRow]) -> Iterator[Row]:
             continue
         if limit is None:
             continue
-        if limit["who"] == "by hand" or is_other(limit["who"]):
+        if is_other(limit["who"]):
             size_limit = limit  # a size, such as bytes: reported with the next size, without a ratio
             continue
         yield Row(limit, size_limit, ())
@@ -112,8 +116,9 @@ def losses(rows: Sequence[Row]) -> Iterator[str]:
         if figure["met"] is False:
             reasons.append(f"goal {_goal(figure)}")
         if ratio is not None and not is_other(figure["who"]):
-            reasons += [f"{other['who']} x{_short(other['ratio'])}" for other in others if other["ratio"] < ratio]
-            if row.limit is not None and is_other(row.limit["who"]) and ratio > 1:
+            faster = [other for other in others if other["ratio"] < ratio and _is_library(other["who"])]
+            reasons += [f"{other['who']} x{_short(other['ratio'])}" for other in faster]
+            if row.limit is not None and _is_library(row.limit["who"]) and ratio > 1:
                 reasons.append(f"{row.limit['who']} x1")
         if reasons:
             value = _value(figure) if ratio is None else f"x{_short(ratio)}"
