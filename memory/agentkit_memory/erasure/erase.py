@@ -59,12 +59,8 @@ _UNFINISHED = (
 _COUNTS = select(erasures.c.counts).where(_row)
 _SET_COUNTS = update(erasures).where(_row).values(counts=bindparam("removed"))
 _ITEMS = select(items.c.id).where(items.c.scope_id == bindparam("scope")).limit(_BATCH)
-_CONVERSATION = (
-    select(conversations.c.id)
-    .where(conversations.c.scope_id == bindparam("scope"))
-    .order_by(conversations.c.id)
-    .limit(1)
-)
+# Without an order: sorting all remaining conversations for each removed conversation would take quadratic time.
+_CONVERSATION = select(conversations.c.id).where(conversations.c.scope_id == bindparam("scope")).limit(1)
 _TEXTS = {documents: documents.c.uri, recall_logs: recall_logs.c.query}
 """Tables with personal text besides items and conversations, and the column with the text."""
 _SCOPE = delete(scopes).where(scopes.c.id == bindparam("scope"))

@@ -111,6 +111,18 @@ def test_conversations_without_new_messages_cost_a_worker_nothing(
     assert cost(steps, lambda: itemise(database, None, 10)) <= some + 1
 
 
+@pytest.mark.long
+def test_the_erasure_of_many_conversations_takes_linear_time(memory: Memory, steps: list[int]) -> None:
+    spent = []
+    for user, count in (("few", 300), ("many", 1200)):
+        subject = memory.within(Scope("local", user=user))
+        new_conversations(subject, count)
+        before = steps[0]
+        assert memory.erase(subject.scope).complete
+        spent.append(steps[0] - before)
+    assert spent[1] < 5 * spent[0]
+
+
 def test_reading_the_newest_items_costs_no_more_than_a_bound(
     memory: Memory, database: Database, steps: list[int]
 ) -> None:
