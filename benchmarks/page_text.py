@@ -208,4 +208,5 @@ def _share(sentence: str, rows: Sequence[Row]) -> str:
     calls = re.search(r"\(([0-9,]+) model calls\)", sentence)
     share = 100 * max(seconds) / (int(calls[1].replace(",", "")) if calls else 1)
     verdict = "does not matter" if share < 0.1 else "hardly matters" if share < 1 else "matters"
-    return f"{share:.2g}% of a model call: {verdict}."
+    percent = f"{share:.2g}" if share < 100 else _short(share)
+    return f"{percent}% of a model call: {verdict}."
