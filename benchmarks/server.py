@@ -5,7 +5,7 @@ library. First byte: the time from the request to the first delta. `Starlette by
 same text without an agent, on the same uvicorn.
 
 `custom` is the server as users write it: an agent with a tool, layers and limits, and clients that call the tool. The
-number of requests of `memory` is 10,000, or `AGENTKIT_BENCH_REQUESTS`, such as 50000.
+number of requests of `memory` is 20,000, or `AGENTKIT_BENCH_REQUESTS`, such as 50000.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from harness import Figure, Samples, figures, main, median_of_ratios
 CLIENTS = 200
 STREAMS = 10
 """Number of streams per client."""
-REQUESTS = int(os.environ.get("AGENTKIT_BENCH_REQUESTS", "10000"))
+REQUESTS = int(os.environ.get("AGENTKIT_BENCH_REQUESTS", "20000"))
 AT_ONCE = 32
 _START = """
 from agentkit.server.serving import uvicorn_server
