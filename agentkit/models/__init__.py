@@ -10,8 +10,9 @@ __getattr__, __dir__, __all__ = exports(
         "agentkit.models.fallback": "FallbackModel",
         "agentkit.models.model": "Delta Model OnDelta Reply Usage",
         "agentkit.models.model_errors": (
-            "ModelAuthError ModelBatchError ModelError ModelInterrupted ModelRateLimited ModelReplyCut ModelReplyError "
-            "ModelRequestError ModelUnavailable MediaAsTextWarning ToolsTwiceWarning UnreadableCallsWarning"
+            "CallAsTextWarning ModelAuthError ModelBatchError ModelError ModelInterrupted ModelRateLimited "
+            "ModelReplyCut ModelReplyError ModelRequestError ModelUnavailable MediaAsTextWarning ToolsTwiceWarning "
+            "UnreadableCallsWarning"
         ),
         "agentkit.models.offline.offline_model": "OfflineModel",
         "agentkit.models.offline.scripted_model": "ScriptedModel",

@@ -6,6 +6,7 @@ from agentkit.models.model import Model as Model
 from agentkit.models.model import OnDelta as OnDelta
 from agentkit.models.model import Reply as Reply
 from agentkit.models.model import Usage as Usage
+from agentkit.models.model_errors import CallAsTextWarning as CallAsTextWarning
 from agentkit.models.model_errors import MediaAsTextWarning as MediaAsTextWarning
 from agentkit.models.model_errors import ModelAuthError as ModelAuthError
 from agentkit.models.model_errors import ModelBatchError as ModelBatchError

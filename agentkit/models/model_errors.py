@@ -12,6 +12,7 @@ from agentkit_prompts.errors import Picklable, Place
 
 __all__ = [
     "BatchReason",
+    "CallAsTextWarning",
     "MediaAsTextWarning",
     "ModelAuthError",
     "ModelBatchError",
@@ -163,6 +164,10 @@ class MediaAsTextWarning(UserWarning):
 
 class ToolsTwiceWarning(UserWarning):
     """Tools that are sent twice: the chat template writes them, and so does a `ToolPrompt`."""
+
+
+class CallAsTextWarning(UserWarning):
+    """A reply of a chat endpoint whose text is a tool call: the server did not read it, so no tool is called."""
 
 
 class UnreadableCallsWarning(UserWarning):

@@ -99,6 +99,19 @@ def test_before_anything_is_ingested_it_says_so_and_makes_nothing(run: Run, fold
     assert not (folder / ".agentkit").exists()
 
 
+def test_an_unknown_session_is_a_note_and_is_not_created(run: Run, ingested: None, folder: Path) -> None:
+    for options in ([], ["--user", "ada"]):
+        for home in (".agentkit", "nowhere"):
+            done = run("compose", QUESTION, "--session", "unknown", "--text", "--home", home, *options)
+            assert done.exit_code == 0
+            assert QUESTION in done.stdout
+            assert "'unknown'" in done.stderr.splitlines()[-1]
+    with Memory(folder / ".agentkit") as memory:
+        assert not memory.sessions()
+        memory.session("s").append(Message("user", "I like birds."))
+    assert run("compose", QUESTION, "--session", "s").stderr == ""
+
+
 def test_a_session_is_part_of_what_would_be_sent_and_stays_as_it_is(run: Run, ingested: None, folder: Path) -> None:
     with Memory(folder / ".agentkit") as memory:
         memory.session("s").append(Message("user", "I like birds."), Message("assistant", "So do I."))

@@ -95,4 +95,10 @@ def test_the_models_of_a_server_are_listed(run: Run, monkeypatch: pytest.MonkeyP
         server.shutdown()
         thread.join()
         server.server_close()
+    # The errors are about the server of a provider, not about a model.
+    for provider in ("ollama", "vllm", "llamacpp", "lmstudio"):
+        monkeypatch.setenv(PROVIDERS[provider].addresses[0], f"http://127.0.0.1:{server.server_port}")
+        done = run("models", "--at", provider)
+        if done.exit_code != 1 or not done.stderr.startswith(f"agentkit: {provider} at 127.0.0.1:"):
+            wrong.append((provider, None, done.exit_code, done.stdout, done.stderr))
     assert not wrong

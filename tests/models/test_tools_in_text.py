@@ -11,7 +11,7 @@ import pytest
 
 from agentkit import Agent, CompletionModel, Layers, Message, PromptContext, ToolCall, tool
 from agentkit.models import ToolsTwiceWarning
-from agentkit.prompts import PromptError, TextPrompt, ToolPrompt, WrapPrompt, compose
+from agentkit.prompts import PromptError, TextPrompt, ToolPrompt, ToolSpec, WrapPrompt, compose
 from agentkit.prompts.chat_templates import ChatTemplateError, JinjaChatTemplate
 from agentkit.prompts.evaluation import MetaTemplate
 from agentkit_prompts.composition.targets.tools_in_text import calls_as_text, with_written
@@ -197,3 +197,19 @@ def test_a_result_does_not_end_its_tags_and_go_on_as_the_user() -> None:
     assert shown.endswith("\n</tool_response>")
     assert [shown.lower().count(tag) for tag in ("<tool_", "</tool_", "< / tool_")] == [1, 1, 0]
     assert shown.replace("\u200b", "").count(said) == 1
+
+
+def test_tools_are_printed_as_a_tool_prompt_shows_them_without_settings_of_this_program() -> None:
+    specs = [
+        ToolSpec("price", "Return a price.", {"type": "object"}, strict=True, timeout=60.0),
+        ToolSpec("find", trust="untrusted"),
+        ToolSpec("search", native={"type": "web_search"}),
+    ]
+    context = PromptContext("?", tools=specs, documents=["One."])
+    shown = compose(Layers(ToolPrompt()), context).text
+    assert compose(Layers(ToolPrompt("{{ tools }}")), context).text == shown
+    forms = ("{{ tools | tojson }}", "{{ tools[0] }}", "{{ tools | list }}", "{% for t in tools %}{{ t }}{% endfor %}")
+    for form in (*forms, "{{ tools | length }}{{ documents }}"):
+        text = compose(Layers(ToolPrompt(form)), context).text
+        assert not [name for name in ("trust", "timeout", "native", "strict", "atomic") if f'"{name}"' in text], form
+    assert "True 60.0" in compose(Layers(ToolPrompt("{{ tools[0].strict }} {{ tools[0].timeout }}")), context).text

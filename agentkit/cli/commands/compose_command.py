@@ -22,6 +22,7 @@ from agentkit.cli.options import (
     TenantName,
     UserName,
     has_memory,
+    memory_with,
     text_session,
     utf8,
 )
@@ -138,7 +139,15 @@ def _composition(
     # Without a memory the session would be empty, and opening it would create the memory.
     if session is not None and (loaded.memory is not None or has_memory(home)):
         with conversation_memory(loaded, home, tenant, user) as memory:
-            return agent.compose(user_input, session=text_session(memory, utf8(session)), locale=locale)
+            name = utf8(session)
+            # Opening an unknown conversation would store it.
+            if memory_with(memory, name).sessions(name=name):
+                return agent.compose(user_input, session=text_session(memory, name), locale=locale)
+    if session is not None:
+        note(
+            f"unknown conversation {utf8(session)!r}: the prompt has no earlier turns; pass the --agent, --tenant and "
+            "--user of the conversation"
+        )
     if tenant is not None or user is not None:
         return agent.compose(user_input, scope=scope_of(loaded.memory, tenant, user), locale=locale)
     return agent.compose(user_input, locale=locale)

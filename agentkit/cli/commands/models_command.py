@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["models"]
 
-_ANY_MODEL = "any"
-"""Name of a model in a request that does not contain the model."""
-
 
 def models(
     at: Annotated[
@@ -59,13 +56,14 @@ def _put_served(provider: str, *, as_json: bool) -> None:
 
     if ":" in provider:
         raise AgentDefinitionError(f"--at: expected a provider, such as groq, got {brief(provider)}", name="at")
-    model_name = f"{provider}:{_ANY_MODEL}"
+    # The request names no model: errors contain the name of the provider instead.
+    model_name = f"{provider}:{provider}"
     if provider == "offline":
         model_name = provider
-    any_model = model(model_name)
+    endpoint = model(model_name)
     names: tuple[str, ...] = ()
-    if isinstance(any_model, EndpointModel):
-        names = asyncio.run(any_model.served_models())
+    if isinstance(endpoint, EndpointModel):
+        names = asyncio.run(endpoint.served_models())
     if as_json:
         put_json({"models": [f"{provider}:{name}" for name in names]})
         return

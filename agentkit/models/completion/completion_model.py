@@ -17,9 +17,9 @@ from agentkit.models.completion.text_score import EchoReader, TextScore
 from agentkit.models.http.endpoint import EndpointModel
 from agentkit.models.http.endpoint_options import OF_SETTINGS, EndpointOptions
 from agentkit.models.http.restored_text import RestoredText, unmarked_text
+from agentkit.models.http.warned_once import WarnedOnce
 from agentkit.models.model_errors import ModelRequestError, ToolsTwiceWarning, UnreadableCallsWarning
 from agentkit.models.settings import Fields, ModelSettings, merged_body
-from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.chat_templates.generation import KnownSpans
 from agentkit_prompts.chat_templates.guard.control_tokens import tokens_of
 from agentkit_prompts.chat_templates.guard.token_marks import token_marks
@@ -122,8 +122,7 @@ class CompletionModel(EndpointModel):
         self.session_len: int | None = session_len or getattr(template, "session_len", None)
         """Maximum tokens of prompt and reply together; None if the maximum is unknown."""
         self.chat_template: ChatTemplate = template
-        self._warnings: list[type[Warning]] = []
-        """Categories of the warnings so far; copies with other settings share the list, so each appears once."""
+        self._warned = WarnedOnce(model)
         self._format = checked_format(getattr(template, "tool_call_format", None))
         self.control_tokens: Policy = control_tokens
         """Handling of untrusted text that forms control tokens of the chat template."""
@@ -234,13 +233,13 @@ class CompletionModel(EndpointModel):
             if not self.has_place_for_tools:
                 composition = composition.without_tools()
             else:
-                self._warn(
+                self._warned.warn(
                     ToolsTwiceWarning,
                     "the tools are sent twice, by its chat template and by a ToolPrompt; remove the ToolPrompt for "
                     "this model",
                 )
         if composition.tools and not getattr(self.chat_template, "reads_its_calls", True):
-            self._warn(
+            self._warned.warn(
                 UnreadableCallsWarning,
                 "the tool calls that its chat template renders cannot be read, so a call may end the run as text; pass "
                 "the tool_call_format of the model",
@@ -262,12 +261,6 @@ class CompletionModel(EndpointModel):
                 value=session_len,
             )
         return composition
-
-    def _warn(self, category: type[Warning], text: str) -> None:
-        """Warn once for each category."""
-        if category not in self._warnings:
-            self._warnings.append(category)
-            warn(f"model {self.name!r}: {text}", category)
 
     def text_tokens(self, composition: CallContent) -> int:
         """Return the tokens of the text of a composition, counted by the token counter of the composition."""

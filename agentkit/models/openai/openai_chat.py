@@ -9,17 +9,20 @@ from agentkit.models.abilities import media_of
 from agentkit.models.http.endpoint import EndpointModel
 from agentkit.models.http.endpoint_options import EndpointOptions
 from agentkit.models.http.reply_reader import ReplyReader
-from agentkit.models.model_errors import ModelRequestError
+from agentkit.models.http.warned_once import WarnedOnce
+from agentkit.models.model_errors import CallAsTextWarning, ModelRequestError
 from agentkit.models.openai.openai_models import OpenAIRules, openai_rules, refused_settings
 from agentkit.models.provider_settings import OF_OTHERS
 from agentkit.models.providers import provider_at
 from agentkit.models.settings import Fields, ModelSettings
+from agentkit_prompts.chat_templates.tool_calls.calls_at import written_call
 from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.write_openai_chat import Required
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
+    from agentkit.models.model import OnDelta, Reply
     from agentkit_prompts.composition.composition import Composition
 
 __all__ = ["OpenAIModel"]
@@ -46,6 +49,7 @@ class OpenAIModel(EndpointModel):
 
     def __init__(self, model: str, *, client: AsyncOpenAI | None = None, **options: Unpack[EndpointOptions]) -> None:
         super().__init__(model, client=client, **options)
+        self._warned = WarnedOnce(model)
 
     def _fields(self) -> Fields:
         if self._clients.is_official:
@@ -82,6 +86,35 @@ class OpenAIModel(EndpointModel):
         if self.settings.parallel_tool_calls is not None and composition.tools:
             body["parallel_tool_calls"] = self.settings.parallel_tool_calls
         return body
+
+    async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
+        """Send the composition and return the reply; see `EndpointModel.request`.
+
+        A `CallAsTextWarning` is issued if the text of the reply is a call of a tool, which the endpoint has not read.
+        """
+        reply = await super().request(composition, on_delta=on_delta)
+        if composition.tools and not reply.message.tool_calls:
+            self._check_text(composition, reply.message.text)
+        return reply
+
+    def _check_text(self, composition: Composition, text: str) -> None:
+        """Warn once if a text consists of calls of the tools of a request."""
+        # Most replies name no tool: searching the names is faster than reading all formats.
+        if not any(tool.name in text for tool in composition.tools):
+            return
+        call = written_call(text, {tool.name: tool.parameters for tool in composition.tools})
+        if call is None:
+            return
+        format = ""
+        if call.format:
+            format = f" in the format {call.format}"
+        self._warned.warn(
+            CallAsTextWarning,
+            f"the reply of {self.host} is a call of {call.tool} as text{format}: the server did not read it, so the "
+            "tool is not called and the text is the answer; switch on the tool calls of the server (vLLM: "
+            "--enable-auto-tool-choice --tool-call-parser NAME, SGLang: --tool-call-parser NAME, llama-server: "
+            "--jinja), or use a CompletionModel, which reads calls in text",
+        )
 
     def _check_calls(self, composition: Composition) -> None:
         """Refuse tools if the model supports no tool calls in chat completions.

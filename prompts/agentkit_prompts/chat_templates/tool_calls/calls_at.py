@@ -1,14 +1,16 @@
-"""Reader of the tool calls at a place of a reply, in the forms of a format."""
+"""Readers of the tool calls at a place of a reply, and of a reply that consists of calls."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from agentkit_prompts.chat_templates.tool_calls.formats import Form
-from agentkit_prompts.chat_templates.tool_calls.reply_text import Calls, ReplyText, end_of, skip, try_read
+from agentkit_prompts.chat_templates.reasoning_tags import REASONING_TAGS
+from agentkit_prompts.chat_templates.tool_calls.formats import Form, bare_readers, forms_of
+from agentkit_prompts.chat_templates.tool_calls.reply_text import Calls, ReplyText, Schemas, end_of, skip, try_read
 
-__all__ = ["calls_at"]
+__all__ = ["WrittenCall", "calls_at", "written_call"]
 
 _SKIPPED = re.compile(r"[\s;,]*+")
 """Text between the arguments of a call and its closing tag."""
@@ -48,3 +50,43 @@ def _orphan_end(text: str, form: Form, end: int) -> int:
     if form.orphan and text.startswith(form.orphan, after):
         return after + len(form.orphan)
     return end
+
+
+class WrittenCall(NamedTuple):
+    """The first call of a text that consists of calls."""
+
+    tool: str
+    format: str
+    """Format of the call; empty for a call without a text around it."""
+
+
+def written_call(text: str, schemas: Schemas) -> WrittenCall | None:
+    """Return the first call of a text that consists of calls of known tools, after thinking, in any format; else None.
+
+    The formats `harmony` and `functionary` are not read.
+    """
+    for _, closing in REASONING_TAGS:
+        text = text.rpartition(closing)[2]
+    text = text.strip()
+    reply = ReplyText(text, schemas)
+    for read in bare_readers(None):
+        block = try_read(read, reply, 0)
+        if block is not None:
+            return WrittenCall(block.calls[0].name, "")
+    for form in forms_of(None):
+        block = calls_at(reply, 0, (form,))
+        if block is not None and _has_only_calls(reply, form, block):
+            return WrittenCall(block.calls[0].name, form.format)
+    return None
+
+
+def _has_only_calls(reply: ReplyText, form: Form, block: Calls | None) -> bool:
+    """True if all calls from a block on are calls of known tools, and no other text follows."""
+    while block is not None:
+        if any(call.name not in reply.schemas for call in block.calls):
+            return False
+        end = skip(reply.text, block.end)
+        if end == len(reply.text):
+            return True
+        block = calls_at(reply, end, (form,))
+    return False

@@ -19,6 +19,7 @@ from jinja2.runtime import LoopContext, Macro
 from jinja2.utils import Cycler, Joiner, Namespace
 from pydantic import BaseModel
 
+from agentkit_prompts.context.items import ContextItem, ToolSpec
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import MEDIA_OPENING, Media, Text, Url, neutralise_markers
 from agentkit_prompts.context.thinking import Thinking
@@ -39,6 +40,8 @@ _LEAVES = frozenset({str, bool, float, type(None)})
 _PROVIDER_FIELDS = frozenset({"opaque", "signature", "redacted"})
 """Fields of a message with data of one provider. The JSON text of a message omits these fields; a template can print
 such a field by its name."""
+_ITEM_SETTINGS = frozenset({"trust", "atomic"})
+"""Fields of a context item that only composition reads. The JSON text of an item omits these fields."""
 _AS_DATA = (Mapping, list, tuple, BaseModel, Sequence)
 _OF_JINJA = (Cycler, Joiner, LoopContext, Macro, Namespace)
 
@@ -61,6 +64,8 @@ def text(meter: Meter, value: object) -> str:
         return _own_text(meter, value)
     if is_content(value):
         return _text_of_content(meter, value)
+    if isinstance(value, tuple) and value and isinstance(value[0], ToolSpec):
+        return _text_of_tools(meter, value)
     if isinstance(value, _AS_DATA) or _is_instance_of_dataclass(value):
         return json_text(meter, value)
     return _own_text(meter, value)
@@ -122,6 +127,11 @@ def _digits(value: float | None) -> str:
 def _text_of_content(meter: Meter, value: object) -> str:
     """Return the text of content parts; media are replaced by their alt text."""
     return meter.join([part if isinstance(part, str) else part.alt for part in parts_of(meter, value)])
+
+
+def _text_of_tools(meter: Meter, tools: tuple[ToolSpec, ...]) -> str:
+    """Return one line of JSON for each tool, as `ToolPrompt` shows the tools."""
+    return "\n".join([json_text(meter, tool) for tool in tools])
 
 
 def _str_of(value: object) -> str:
@@ -237,10 +247,21 @@ def _public_fields(value: object) -> dict[str, object] | None:
         return _public({**value.__dict__, **(value.__pydantic_extra__ or {})})
     if not is_dataclass(value) or isinstance(value, type | Media | Text):
         return None
+    if isinstance(value, ToolSpec):
+        return _fields_of_tool(value)
     data = _public({field.name: getattr(value, field.name) for field in fields(value)})
     if isinstance(value, Message | ToolCall | Thinking):
         return {name: item for name, item in data.items() if name not in _PROVIDER_FIELDS}
+    if isinstance(value, ContextItem):
+        return {name: item for name, item in data.items() if name not in _ITEM_SETTINGS}
     return data
+
+
+def _fields_of_tool(tool: ToolSpec) -> dict[str, object]:
+    """Return the fields that `ToolSpec.json` contains."""
+    if tool.native is not None:
+        return {**tool.native}
+    return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
 
 
 def _public(data: dict[str, object]) -> dict[str, object]:
