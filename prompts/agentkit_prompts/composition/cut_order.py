@@ -60,6 +60,12 @@ class Node:
         """Return the tokens of the first `count` units."""
         raise NotImplementedError
 
+    def item_after(self, count: int) -> str:
+        """Return the path of the item that follows the first `count` units; empty if the unit is no item of the
+        context.
+        """
+        return ""
+
 
 class UnitBounds:
     """Limits of the `Size` of a node, converted from tokens to numbers of units.

@@ -114,7 +114,7 @@ class Fitting:
             # A chat template is slow to render, so the search starts at the number of units that fits without it.
             if self.whole.text_tokens is not None:
                 fitting = largest_from(fitting, units, lambda units: self.sent_tokens(units) <= limit, required)
-        return self._build(self.siblings.counts(fitting))
+        return self._build(fitting)
 
     def sent_tokens(self, units: int) -> int:
         """Count the tokens of the first `units` of the order in the form that is sent: the text of a chat template, if
@@ -156,7 +156,9 @@ class Fitting:
             section = self._sections[key] = Section(fragments, whole.label)
         return section
 
-    def _build(self, counts: Mapping[str, int]) -> Composition:
+    def _build(self, fitting: int) -> Composition:
+        """Return the composition with the first `fitting` units of the order."""
+        counts = self.siblings.counts(fitting)
         bounds = self.siblings.bounds
         block, minimum = self.whole.layers.history_block, bounds["conversation"].minimum
         final_counts = {**counts, "conversation": self.history.steps(counts["conversation"], block, minimum)}
@@ -165,8 +167,9 @@ class Fitting:
             units = node.units + node.lost
             remaining = final_counts[path]
             if remaining < units:
-                why = f"{self._share(node, remaining)}: {self._cause(node, bounds[path], counts[path])}"
-                trims[path] = Trim(remaining, units, why)
+                cause = self._cause(node, bounds[path], counts[path]) + self._obstacle(path, counts, fitting)
+                why = f"{self._share(node, remaining)}: {cause}"
+                trims[path] = Trim(remaining, units, why, node.item_after(counts[path]))
         return self._keeping(final_counts, trims)
 
     def _keeping(self, counts: Mapping[str, int], trims: Mapping[str, Trim]) -> Composition:
@@ -194,6 +197,19 @@ class Fitting:
             return f"its max is {node.size.max} tokens"
         assert self.budget is not None
         return f"the budget is {self.budget.tokens} tokens"
+
+    def _obstacle(self, path: str, counts: Mapping[str, int], fitting: int) -> str:
+        """Return the end of the reason of a cut: the item that does not fit; empty if it is no item of the context."""
+        first = path
+        # A node can lose units because a unit of another node, which is earlier in the order, does not fit.
+        if counts[path] < self.siblings.bounds[path].maximum and fitting < len(self.siblings.order):
+            first = self.siblings.order[fitting]
+        item = self.siblings.nodes[first].item_after(counts[first])
+        if not item:
+            return ""
+        if first != path:
+            item += f" of {first}, which is filled first,"
+        return f", and {item} does not fit"
 
     def _unit_of(self, node: Node) -> _Unit:
         if node is self.history:

@@ -79,6 +79,13 @@ class _Items(PromptNode):
     def _first(self, count: int) -> Rendered:
         return _render_items(self._prompt, self._ctx, count)
 
+    def item_after(self, count: int) -> str:
+        name, items = str(self._prompt.items), _items(self._prompt, self._prompt.values(self._ctx))
+        # A selector returns other items than the context, with other indices.
+        if count >= len(items) or self._ctx.view.get(name) is not items:
+            return ""
+        return f"{name}[{count}]"
+
 
 class _Text(PromptNode):
     """A prompt whose text is cut at the head, the tail or the middle."""
@@ -137,6 +144,12 @@ class _Tree(PromptNode):
         counts = self._siblings.counts(count)
         parts = [node.render(counts[step]) for step, node in self._children.items()]
         return render_around(self._wrap, self._ctx, parts)
+
+    def item_after(self, count: int) -> str:
+        if count >= self.units:
+            return ""
+        step = self._siblings.order[count]
+        return self._children[step].item_after(self._siblings.counts(count)[step])
 
 
 _CLASSES: Mapping[str, type[PromptNode]] = {

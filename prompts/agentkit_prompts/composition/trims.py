@@ -23,6 +23,8 @@ class Trim:
     """Number of units before the cut."""
     why: str
     """Reason of the cut, for a person: the number of units, and the limit."""
+    first_item: str = ""
+    """Path of the first item that was cut; empty if the units are no items of the context."""
 
     @property
     def status(self) -> Status:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 from agentkit_prompts.composition.context_path import ABSENT, KWARGS, Advice, ContextPath, advice_for, parse_path
 from agentkit_prompts.composition.explain import layer_table, names_read
 from agentkit_prompts.composition.rows import HistoryRow, is_inside, rows_of
+from agentkit_prompts.composition.trims import Trim
 from agentkit_prompts.context.items import Document, Example, Fact
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES
 from agentkit_prompts.context.skill import Skill
@@ -102,7 +103,7 @@ class _Question:
         """
         if self.path is not None and self.path.root in CONTEXT_NAMES:
             return self._about_context(self.path) or self._about_row()
-        answer = self._about_prompts() or self._about_row()
+        answer = self._about_prompts() or self._about_row() or self._about_source()
         if answer is not None or self.path is None:
             return answer
         # `AdditionalInfoPrompt` reads a kwarg by its name alone.
@@ -172,6 +173,22 @@ class _Question:
             if row.layer == self.pointer:
                 return self._why("sent", f"as {row.prompt}, {row.tokens} tokens")
         return None
+
+    def _about_source(self) -> Why | None:
+        """Explain the items of the context whose label or source is the pointer."""
+        view = self.composition.context.view
+        paths = [
+            ContextPath((name, index))
+            for name in ("documents", "knowledge", "skills")
+            for index, item in enumerate(view[name])
+            if self.pointer and self.pointer in (getattr(item, "label", ""), item.source)
+        ]
+        answers = [answer for path in paths if (answer := _Question(self.composition, str(path)).answer())]
+        if len(answers) < 2:
+            return next(iter(answers), None)
+        spans = [span for answer in answers for span in answer.spans]
+        status = "shown" if spans else answers[0].status
+        return Why(self.pointer, tuple(spans), "; ".join(map(str, answers)), status)
 
     def _describe_messages(self, numbers: Iterable[int]) -> str:
         messages = [f"message {number} ({self.composition.messages[number].role})" for number in sorted(numbers)]
@@ -261,7 +278,7 @@ class _Question:
             return self._why("unknown", f"{_describe_prompts(siblings)} shows other parts of {path.upto(2)}")
         trims = self.composition.trims
         reader_paths = [at for at, prompt in self.composition.layers.prompts() if _reads_path(prompt, path)]
-        cuts = [f"{at}: {trims[at].why}" for at in reader_paths if at in trims]
+        cuts = [f"{at}: {trims[at].why}{_after_cut(path, trims[at])}" for at in reader_paths if at in trims]
         return self._whole_answer(path, cuts) or self._unread_answer(path, reader_paths)
 
     def _whole_answer(self, path: ContextPath, cuts: Sequence[str]) -> Why | None:
@@ -337,7 +354,8 @@ class _Question:
         if self.path is not None and self.path.root in CONTEXT_NAMES:
             return advice_for(self.path, self.composition.context.view)
         rows = [row.layer for row in layer_table(self.composition)]
-        valid = [*dict.fromkeys([*rows, *self.prompts, *PLACES, *sorted(CONTEXT_NAMES)])]
+        labels = [document.label for document in self.composition.context.view["documents"]]
+        valid = [*dict.fromkeys([*rows, *self.prompts, *PLACES, *sorted(CONTEXT_NAMES), *labels])]
         return self._nearest_prompt(valid)
 
     def _nearest_prompt(self, valid: Sequence[str]) -> Advice:
@@ -357,6 +375,14 @@ def _numbers_sent(row: HistoryRow, path: ContextPath) -> list[int]:
     if len(path) == 1:
         return [*row.numbers.values()]
     return [number for index, number in row.numbers.items() if index == path[1]]
+
+
+def _after_cut(path: ContextPath, trim: Trim) -> str:
+    """Return the end of the reason for an item after the first item that was cut; empty for other values."""
+    first = parse_path(trim.first_item)
+    if first is None or len(path) == 1 or path.root != first.root or path[1] == first[1]:
+        return ""
+    return f"; only the first items are kept, so all {first.root} after {first} are left out, too"
 
 
 def _source_of(item: object) -> str:

@@ -518,7 +518,7 @@ def test_the_table_says_when_a_max_inside_a_prompt_took_something_away() -> None
     row = compose(layers, ctx).explain()[0]
     assert (row.status, row.why) == ("trimmed", "2 of 4 pieces of text kept: a prompt inside has a max")
     own = compose(Layers(before_input=inner, conversation=False), ctx).explain()[0]
-    assert own.why == "2 of 4 items kept: its max is 60 tokens"
+    assert own.why == "2 of 4 items kept: its max is 60 tokens, and documents[2] does not fit"
 
 
 def test_a_minimum_that_takes_more_than_the_whole_needs_the_whole_only() -> None:

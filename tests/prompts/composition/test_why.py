@@ -297,3 +297,53 @@ def test_what_code_of_the_developer_may_show_is_not_said_to_be_left_out() -> Non
 def test_a_prompt_that_another_one_changes_is_not_said_to_be_empty() -> None:
     loud = WrapPrompt(TextPrompt("quiet"), "{{ wrapped_str | upper }}")
     assert composed(Layers(loud)).why("system[0].wrapped_prompts[0]").status == "unknown"
+
+
+LONG = Document("The guarantee of a desk is five years. " * 20, source="desks.md", position=0)
+SHORT = Document("Wheels: one year.", source="wheels.md", position=0)
+
+
+def test_a_cut_names_the_item_that_does_not_fit() -> None:
+    cases: list[tuple[list[Any], list[Document], list[str], str]] = [
+        ([MemoPrompt()], [LONG, SHORT, SHORT], [], "documents[0] does not fit"),
+        ([MemoPrompt()], [SHORT, LONG, SHORT], [], "documents[1] does not fit"),
+        (
+            [WrapPrompt([MemoPrompt()], "<d>{{ wrapped_str }}</d>")],
+            [LONG, SHORT, SHORT],
+            [],
+            "documents[0] does not fit",
+        ),
+        # The facts have a higher priority, so that documents which fit are left out because of a fact.
+        ([MemoPrompt(), KnowledgePrompt()], [SHORT, SHORT, SHORT], ["fact " * 200], "knowledge[0] of before_input[1]"),
+    ]
+    wrong: list[str] = []
+    for prompts, documents, knowledge, expected in cases:
+        context = PromptContext("Hi", documents=documents, knowledge=knowledge)
+        composition = compose(Layers(before_input=prompts), context, budget=60)
+        answer = composition.why("documents[2]")
+        if expected not in composition.explain()[0].why or expected not in str(answer) or answer.status != "cut":
+            wrong.append(f"{expected}: {answer}")
+    assert wrong == []
+
+
+def test_only_items_after_the_item_that_does_not_fit_have_this_reason() -> None:
+    context = PromptContext("Hi", documents=[SHORT, LONG, SHORT])
+    composition = compose(Layers(before_input=MemoPrompt()), context, budget=60)
+    reasons = ["only the first items" in str(composition.why(f"documents[{index}]")) for index in range(3)]
+    assert reasons == [False, False, True]
+
+
+def test_items_are_found_by_their_source_and_label() -> None:
+    documents = [Document("a", source="one.md", position=0), Document("b", source="one.md", position=1), SHORT]
+    context = PromptContext("Hi", documents=documents, knowledge=[Fact("c", source="facts.md")])
+    composition = compose(Layers(before_input=[MemoPrompt(), KnowledgePrompt()]), context)
+    for name, pointer in [("wheels.md", "documents[2]"), ("one.md#1", "documents[1]"), ("facts.md", "knowledge[0]")]:
+        assert composition.why(name) == composition.why(pointer)
+    both = composition.why("one.md")
+    assert (both.status, {span.pointer for span in both.spans}) == (
+        "shown",
+        {f"documents[{index}].{field}" for index in (0, 1) for field in ("text", "label")},
+    )
+    with pytest.raises(PromptError) as caught:
+        composition.why("weels.md#0")
+    assert caught.value.suggestion == "wheels.md#0"
