@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from agentkit_prompts.extras import install
+
 __all__ = ["main"]
 
 _PACKAGES = frozenset({"rich", "typer"})
@@ -17,7 +19,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _PACKAGES:
             raise
-        sys.exit('agentkit: the command line needs the extra `cli`: pip install "agentkit-prompt-tree[cli]"')
+        sys.exit(f"agentkit: the command line needs the extra `cli`: {install('cli')}")
     except KeyboardInterrupt:
         # Ctrl-C before the command was imported.
         sys.exit(130)

@@ -19,6 +19,7 @@ from agentkit.improve.improve_errors import ImproveError
 from agentkit.improve.reflection import Proposal, Reflection
 from agentkit.improve.text_parts import EXAMPLES, TextPart, examples_of, examples_text, with_texts
 from agentkit.models.model import NO_USAGE, Usage
+from agentkit_prompts.extras import install
 
 __all__ = ["OptimiseBudget", "PromptSearch"]
 
@@ -107,7 +108,7 @@ class PromptSearch:
         try:
             from gepa.api import optimize
         except ImportError as error:
-            raise ImproveError("optimise: install agentkit-prompt-tree[improve], which brings gepa") from error
+            raise ImproveError(f"optimise: the package gepa is missing: {install('improve')}") from error
 
         search: Any = optimize
         seed = {part.name: part.text for part in self._parts}

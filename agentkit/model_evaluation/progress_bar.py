@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.model_evaluation.evaluation_result import EvaluationProgress
+from agentkit_prompts.extras import install
 
 __all__ = ["OnProgress", "progress_listener"]
 
@@ -34,9 +35,7 @@ def progress_listener(progress: bool | OnProgress, total: int) -> Iterator[OnPro
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
         except ImportError as error:
-            raise AgentDefinitionError(
-                "progress=True needs rich: pip install 'agentkit-prompt-tree[cli]', or pass a function"
-            ) from error
+            raise AgentDefinitionError(f"progress=True needs rich: pass a function, or {install('cli')}") from error
         console = Console(stderr=True)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=console, disable=not console.is_terminal) as bar:

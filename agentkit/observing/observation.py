@@ -36,6 +36,7 @@ from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Text
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.errors import check_types
+from agentkit_prompts.extras import install
 from agentkit_prompts.hints import with_option_hints
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool
@@ -115,7 +116,7 @@ class Observation:
             from opentelemetry import metrics, trace
         except ImportError as error:
             raise AgentDefinitionError(
-                "observe needs OpenTelemetry: pip install 'agentkit-prompt-tree[otel]'", name="opentelemetry"
+                f"observe needs OpenTelemetry: {install('otel')}", name="opentelemetry"
             ) from error
         from agentkit import __version__
 

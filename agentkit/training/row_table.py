@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from agentkit.training.training_errors import ExportError
+from agentkit_prompts.extras import install
 from agentkit_prompts.system.file_locks import locked
 from agentkit_prompts.system.private_files import private_file
 
@@ -20,7 +21,6 @@ __all__ = ["RowTable", "check_file"]
 _BATCH = 500
 """Number of rows of a Parquet file that are in memory together."""
 _PARQUET = ".parquet"
-_INSTALL = "pip install 'agentkit-prompt-tree[parquet]'"
 _NUMBERS = ("input_ids", "labels", "assistant_masks")
 _TEXTS = ("text", "tools", "origin", "input")
 """Columns of a Parquet file with text; objects are JSON text."""
@@ -52,7 +52,7 @@ def check_file(path: Path) -> None:
         try:
             import pyarrow.parquet  # noqa: F401  # checks that it is installed
         except ImportError as error:
-            raise ExportError(f"out: {path}: Parquet needs pyarrow: {_INSTALL}", name="out") from error
+            raise ExportError(f"out: {path}: Parquet needs pyarrow: {install('parquet')}", name="out") from error
 
 
 class RowTable:

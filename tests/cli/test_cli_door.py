@@ -91,7 +91,8 @@ def test_without_the_extra_one_line_says_what_to_install(missing: str) -> None:
     done = subprocess.run([sys.executable, "-c", code, "chat"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert done.stderr == (
-        'agentkit: the command line needs the extra `cli`: pip install "agentkit-prompt-tree[cli]"\n'
+        "agentkit: the command line needs the extra `cli`: pip install 'agentkit-prompt-tree[cli]', "
+        "in a clone pip install -e '.[cli]'\n"
     )
 
 

@@ -16,6 +16,7 @@ import typer
 from agentkit.cli.agent_option import opened_agent
 from agentkit.cli.options import HOME, TENANT, AsJson, Home, has_memory, memory_with, open_memory, text_session, utf8
 from agentkit.cli.screen import complain, logged, note, put
+from agentkit_prompts.extras import install
 
 if TYPE_CHECKING:
     from agentkit.agent.agent import Agent
@@ -67,7 +68,7 @@ def inspect(
         from agentkit.inspector.local_page import serve_locally
         from agentkit.inspector.local_source import LocalSource
     except ModuleNotFoundError as error:
-        complain(f"{error.name} is missing: install the extra `server`")
+        complain(f"{error.name} is missing: {install('server')}")
         raise typer.Exit(1) from error
     with contextlib.ExitStack() as closing:
         closing.enter_context(logged())
@@ -180,7 +181,8 @@ def _runs_and_sessions(names: Any, stores: list[Memory]) -> tuple[list[Journal],
     for name in missing:
         complain(
             f"{name!r}: no file and no conversation with messages has this name; `agentkit run --journal FILE` writes "
-            "a journal, and `agentkit sessions list` lists the conversations"
+            "a journal, and `agentkit sessions list` lists the conversations; add --agent FILE to both commands for "
+            "conversations of `agentkit chat --agent FILE`"
         )
     if missing:
         raise typer.Exit(1)

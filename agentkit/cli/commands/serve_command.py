@@ -15,6 +15,7 @@ import typer
 from agentkit.cli.agent_option import AgentSources, ModelName, loaded_agent, opened_agent
 from agentkit.cli.options import HOME, AsJson, EmbedderName, Home, open_memory, utf8
 from agentkit.cli.screen import complain, logged, note, put
+from agentkit_prompts.extras import install
 
 if TYPE_CHECKING:
     from agentkit.agent_files.loaded_agent import LoadedAgent
@@ -93,7 +94,7 @@ def serve(
         from agentkit.server.serving import uvicorn_server
         from agentkit.server.variants import Variant
     except ModuleNotFoundError as error:
-        complain(f"{error.name} is missing: install the extra `server`")
+        complain(f"{error.name} is missing: {install('server')}")
         raise typer.Exit(1) from error
     # Only the command changes the limit: a program that uses the library decides about its process.
     raise_file_limit()

@@ -14,6 +14,7 @@ from agentkit.runs.run_database import RunDatabase, shown_url
 from agentkit.runs.run_errors import DatabaseUnavailable, DurableError
 from agentkit.runs.run_store import RunStore
 from agentkit.runs.sqlite_engine import sqlite_engine
+from agentkit_prompts.extras import install
 from agentkit_prompts.system.private_files import private_database
 
 __all__ = ["OpenedDatabase", "checked_url", "file_error", "is_created", "opened_database"]
@@ -102,9 +103,7 @@ def opened_database(url: sa.URL, application: str) -> OpenedDatabase:
     try:
         from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
     except ImportError as error:
-        raise DurableError(
-            "durable runs need DBOS: pip install 'agentkit-prompt-tree[durable]'", name="dbos"
-        ) from error
+        raise DurableError(f"durable runs need DBOS: {install('durable')}", name="dbos") from error
     logger = logging.getLogger("dbos")
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.WARNING)

@@ -17,6 +17,7 @@ from agentkit.models.provider import Provider
 from agentkit.models.provider_addresses import host_of
 from agentkit_prompts.credentials import BareAddress
 from agentkit_prompts.errors import check_types
+from agentkit_prompts.extras import install
 from agentkit_prompts.system.cut_handshakes import CutHandshake
 from agentkit_prompts.system.per_loop import PerLoop
 
@@ -192,7 +193,7 @@ class Clients:
             from httpx2 import AsyncClient, Limits
         except ImportError as error:
             raise ModelError(
-                f"needs the {sdk.module} SDK: pip install 'agentkit-prompt-tree[{sdk.module}]'",
+                f"needs the {sdk.module} SDK: {install(sdk.module)}",
                 model=self._model,
                 name=sdk.module,
             ) from error

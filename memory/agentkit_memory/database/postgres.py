@@ -15,6 +15,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from agentkit_memory.database.driver_errors import is_commit_error
 from agentkit_memory.errors import InvalidArgument, StoreUnavailable
+from agentkit_prompts.extras import install
 
 __all__ = ["PostgresServer"]
 
@@ -151,9 +152,7 @@ def _engine(address: str, timeout: float) -> Engine:
             arguments = {"connect_timeout": max(1, round(timeout)), "options": options}
             engine = create_engine(url, connect_args=arguments)
     except ImportError as error:
-        raise StoreUnavailable(
-            "a postgresql:// store needs psycopg: install the extra `postgres`", name="psycopg"
-        ) from error
+        raise StoreUnavailable(f"a postgresql:// store needs psycopg: {install('postgres')}", name="psycopg") from error
     except (ArgumentError, NoSuchModuleError, ValueError):
         # This error quotes the address, which may contain a password: the other error is raised without it as context.
         pass

@@ -10,6 +10,7 @@ from typing import Any
 from agentkit_memory.embedders.local_model import LocalModel
 from agentkit_memory.errors import EmbedderError
 from agentkit_prompts.errors import check_types
+from agentkit_prompts.extras import install
 from agentkit_prompts.names import nearest
 
 __all__ = ["FastembedEmbedder", "SentenceTransformersEmbedder"]
@@ -28,7 +29,7 @@ class FastembedEmbedder(LocalModel):
         offline: Never download.
     """
 
-    _needs = "fastembed: install the extra `dense`"
+    _needs = f"fastembed: {install('dense')}"
     _advice = "download the model once, and pass its folder as cache_dir="
 
     def __init__(
@@ -93,7 +94,7 @@ class SentenceTransformersEmbedder(LocalModel):
         EmbedderError: `name` is a string, but not a name of the hub; for example, it is a path.
     """
 
-    _needs = "sentence-transformers: install the extra `sentence-transformers`"
+    _needs = f"sentence-transformers: {install('sentence-transformers')}"
     _advice = "check the name, download the model once, or pass its folder as a pathlib.Path"
 
     def __init__(

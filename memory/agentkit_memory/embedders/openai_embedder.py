@@ -12,6 +12,7 @@ from weakref import finalize
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable
 from agentkit_prompts.credentials import BareAddress, masked
 from agentkit_prompts.errors import brief, check_types
+from agentkit_prompts.extras import install
 
 if TYPE_CHECKING:
     from openai import APIStatusError, OpenAI
@@ -140,7 +141,7 @@ class OpenAIEmbedder:
             from openai import DefaultHttpxClient, OpenAI
         except ImportError as error:
             raise EmbedderUnavailable(
-                f"model {self.model!r}: needs the openai SDK: install the extra `openai`", name="openai"
+                f"model {self.model!r}: needs the openai SDK: {install('openai')}", name="openai"
             ) from error
         address = self._base_url or os.environ.get("OPENAI_BASE_URL")
         key = (self._api_key or os.environ.get("OPENAI_API_KEY") or "").strip()

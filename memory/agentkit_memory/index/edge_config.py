@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from agentkit_memory.errors import StoreUnavailable
 from agentkit_memory.index.vector_index import DENSE, SPARSE
+from agentkit_prompts.extras import install
 
 if TYPE_CHECKING:
     import qdrant_edge as edge
@@ -13,7 +14,7 @@ else:
     try:
         import qdrant_edge as edge
     except ImportError as missing:
-        raise StoreUnavailable("recall needs Qdrant Edge: install the extra `vector`", name="vector") from missing
+        raise StoreUnavailable(f"recall needs Qdrant Edge: {install('vector')}", name="vector") from missing
 
 __all__ = ["edge", "edge_config"]
 

@@ -13,6 +13,7 @@ from agentkit_memory.errors import IndexBroken, IndexUnavailable, StoreClosed, S
 from agentkit_memory.index.vector_index import DENSE, SCOPE, SPARSE, VERSION, Hit, Point, as_floats
 from agentkit_memory.process.forks import keep, track
 from agentkit_memory.terms.bm25_vectors import SparseVector
+from agentkit_prompts.extras import install
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient, models
@@ -22,9 +23,7 @@ else:
         from qdrant_client import QdrantClient, models
         from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
     except ImportError as missing:
-        raise StoreUnavailable(
-            "a Qdrant server needs its client: install the extra `vector`", name="vector"
-        ) from missing
+        raise StoreUnavailable(f"a Qdrant server needs its client: {install('vector')}", name="vector") from missing
 
 __all__ = ["QdrantIndex", "connect"]
 

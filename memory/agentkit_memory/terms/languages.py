@@ -11,6 +11,7 @@ from itertools import chain
 from threading import Lock
 
 from agentkit_memory.errors import StoreUnavailable
+from agentkit_prompts.extras import install
 
 __all__ = ["ENGLISH", "LANGUAGES", "STOP_WORDS", "find_languages", "script_of", "stem"]
 
@@ -150,7 +151,7 @@ def _stemmer(language: str) -> Callable[[str], str]:
         import snowballstemmer
     except ImportError as missing:
         raise StoreUnavailable(
-            "recall needs the stemmers of snowballstemmer: install the extra `vector`", name="vector"
+            f"recall needs the stemmers of snowballstemmer: {install('vector')}", name="vector"
         ) from missing
     stemmer: Callable[[str], str] = snowballstemmer.stemmer(language).stemWord
     return stemmer

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.errors import PromptError, TokenizerError, brief
+from agentkit_prompts.extras import install
 from agentkit_prompts.system.regular_files import read_regular_text
 
 __all__ = ["GivenTokenizer", "IdTokenizer", "Tokenizer"]
@@ -143,9 +144,7 @@ def _read(path: Path) -> Any:
     try:
         from tokenizers import Tokenizer as HuggingFaceTokenizer
     except ImportError as error:
-        raise PromptError(
-            "tokenizer: needs tokenizers: pip install 'agentkit-prompt-tree[tokens]'", name="tokenizers"
-        ) from error
+        raise PromptError(f"tokenizer: needs tokenizers: {install('tokens')}", name="tokenizers") from error
     if path.is_dir():
         path = path / _FILE
     try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.errors import PromptError, brief, check_types
+from agentkit_prompts.extras import install
 from agentkit_prompts.names import nearest
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ from agentkit_prompts.system.regular_files import read_regular_text
 
 __all__ = ["TiktokenCounter", "TokenizersCounter"]
 
-_INSTALL = "pip install 'agentkit-prompt-tree[tokens]'"
+_INSTALL = install("tokens")
 _MAX_CHARACTERS = 1 << 22
 """Maximum total length, in characters, of the texts whose counts a counter caches."""
 

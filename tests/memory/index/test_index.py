@@ -29,6 +29,7 @@ from agentkit_memory.index import index_worker as worker
 from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.index.vector_index import KeepsTerms
 from agentkit_memory.terms.bm25_vectors import SPACE, document_vector, query_vector, weights_of_terms
+from agentkit_prompts.extras import install
 from tests.effort import tries
 from tests.raising import raises
 
@@ -471,7 +472,7 @@ def test_without_the_extra_conversations_work_and_ingestion_says_what_to_install
                     print(error)
     """
     said = subprocess.check_output([sys.executable, "-c", code, str(home), str(docs)], text=True)
-    assert said == "recall needs Qdrant Edge: install the extra `vector`\n" * 2
+    assert said == f"recall needs Qdrant Edge: {install('vector')}\n" * 2
     with Memory(home) as memory:
         assert check(memory) == 0
 

@@ -13,6 +13,7 @@ from agentkit_memory.ingest.chunks import CHUNK_BYTES, Chunk, chunk_blocks
 from agentkit_memory.ingest.readers.file_stream import FileStream
 from agentkit_memory.ingest.readers.html import html_blocks
 from agentkit_memory.ingest.source_file import SourceFile
+from agentkit_prompts.extras import install
 from agentkit_prompts.pages import page_reader
 from agentkit_prompts.pages.page_blocks import MAX_PART, Block
 from tests.effort import spread
@@ -210,5 +211,5 @@ def test_without_the_extra_a_page_is_reported_and_text_goes_on(
     (docs / "a.html").write_text("<p>zebra")
     (docs / "b.md").write_text("violin")
     report = memory.ingest(docs)
-    assert [str(error) for error in report.errors] == [f"{docs}/a.html: HTML needs lxml: install the extra `ingest`"]
+    assert [str(error) for error in report.errors] == [f"{docs}/a.html: HTML needs lxml: {install('ingest')}"]
     assert len(report.added) == 1

@@ -14,6 +14,7 @@ import pytest
 from agentkit.memory import IngestOptions, Memory
 from agentkit_memory.ingest.isolated import one_file
 from agentkit_memory.ingest.readers import separate_process
+from agentkit_prompts.extras import install
 
 pypdf = pytest.importorskip("pypdf", reason="needs the extra `ingest`")
 
@@ -221,7 +222,7 @@ def test_without_the_extra_a_pdf_is_reported(
 ) -> None:
     (tmp_path / "pypdf.py").write_text("raise ImportError")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    assert refused(memory, docs, make(["zebra"])) == "needs pypdf: install the extra `ingest`"
+    assert refused(memory, docs, make(["zebra"])) == f"needs pypdf: {install('ingest')}"
 
 
 @pytest.fixture

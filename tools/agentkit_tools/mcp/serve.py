@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.errors import check_types
+from agentkit_prompts.extras import install
 from agentkit_prompts.limits import MAX_MESSAGE_CHARS
 from agentkit_prompts.names import misnamed
 from agentkit_prompts.system.local_requests import LocalRequests, is_loopback
@@ -80,7 +81,7 @@ def mcp_server(tools: Iterable[Tool | Callable[..., Any]], **options: Unpack[Ser
         unknown = [name for name in options if name not in ServerOptions.__annotations__]
         raise ToolDefinitionError(f"MCP server: {'; '.join(problems)}", names=unknown)
     if find_spec("mcp") is None:
-        raise ToolDefinitionError("an MCP server needs the extra `mcp`: pip install 'agentkit-prompt-tree[mcp]'")
+        raise ToolDefinitionError(f"an MCP server needs the extra `mcp`: {install('mcp')}")
     from agentkit_tools.mcp.offering_server import offering_server
 
     offer = _Offer(ServedList(tools), options)

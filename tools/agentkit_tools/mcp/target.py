@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeAlias, cast
 from urllib.parse import parse_qsl, urlsplit
 
 from agentkit_prompts.credentials import BareAddress, masked
+from agentkit_prompts.extras import install
 from agentkit_prompts.limits import MAX_INPUT_BYTES
 from agentkit_tools.errors import MCPServerError, ToolDefinitionError
 from agentkit_tools.mcp.bounded_lines import bounded
@@ -93,7 +94,7 @@ class Target:
         tokens: TokenStorage | None = None,
     ) -> None:
         if find_spec("mcp") is None:
-            raise ToolDefinitionError("MCP servers need the extra `mcp`: pip install 'agentkit-prompt-tree[mcp]'")
+            raise ToolDefinitionError(f"MCP servers need the extra `mcp`: {install('mcp')}")
         kind = _kind_of(server)
         name = _name_of(server, kind)
         # The text of an invalid address can be a key, so it is not shown.

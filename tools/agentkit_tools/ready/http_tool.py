@@ -11,6 +11,7 @@ from typing import Annotated, Any, cast
 from urllib.parse import urljoin
 
 from agentkit_prompts.errors import check_types
+from agentkit_prompts.extras import install
 from agentkit_prompts.hints import with_option_hints
 from agentkit_prompts.system.cut_handshakes import CutHandshake
 from agentkit_tools.calling.tool_threads import run_in_thread
@@ -81,9 +82,7 @@ def http_tool(
         import httpcore2  # noqa: F401
         import lxml.etree  # noqa: F401
     except ImportError as error:
-        raise ToolDefinitionError(
-            "http_tool needs the extra `http`: pip install 'agentkit-prompt-tree[http]'"
-        ) from error
+        raise ToolDefinitionError(f"http_tool needs the extra `http`: {install('http')}") from error
     collection = (list, tuple, set, frozenset)
     check_types(
         ToolDefinitionError,

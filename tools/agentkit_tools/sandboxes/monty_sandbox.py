@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from agentkit_prompts.extras import install
 from agentkit_tools.sandboxes.sandbox import (
     AnswerCalls,
     SandboxAnswer,
@@ -49,9 +50,7 @@ class MontySandbox:
         try:
             import pydantic_monty
         except ImportError:
-            raise SandboxUnavailable(
-                "MontySandbox needs the extra `monty`: pip install 'agentkit-prompt-tree[monty]'"
-            ) from None
+            raise SandboxUnavailable(f"MontySandbox needs the extra `monty`: {install('monty')}") from None
         self._monty: Any = pydantic_monty
 
     async def run(self, job: SandboxJob, answer: AnswerCalls) -> SandboxResult:

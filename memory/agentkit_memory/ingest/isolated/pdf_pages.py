@@ -9,6 +9,7 @@ from agentkit_memory.ingest.isolated.pdf_fonts import PageFonts, page_fonts
 from agentkit_memory.ingest.isolated.pdf_forms import field_values, note_texts
 from agentkit_memory.ingest.isolated.pdf_tables import with_columns
 from agentkit_memory.ingest.isolated.written_rows import PIECE, Unreadable, described, write, write_text
+from agentkit_prompts.extras import install
 
 __all__ = ["read"]
 
@@ -34,7 +35,7 @@ def _opened(stream: BinaryIO) -> Any:
         import pypdf
         from pypdf.errors import DependencyError
     except ImportError:
-        raise Unreadable("needs pypdf: install the extra `ingest`") from None
+        raise Unreadable(f"needs pypdf: {install('ingest')}") from None
     reader = pypdf.PdfReader(stream)
     try:
         if reader.is_encrypted and not reader.decrypt(""):

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 from urllib.parse import unquote
 
 from agentkit_memory.ingest.isolated.written_rows import Unreadable
+from agentkit_prompts.extras import install
 
 __all__ = ["Relation", "ZipParts", "attribute", "current_choice", "forget", "local_name"]
 
@@ -95,7 +96,7 @@ class ZipParts:
         try:
             from lxml import etree  # pyright: ignore[reportAttributeAccessIssue] - it has no types
         except ImportError:
-            raise Unreadable("needs lxml: install the extra `ingest`") from None
+            raise Unreadable(f"needs lxml: {install('ingest')}") from None
         # `huge_tree` only removes limits of the parser for long texts: this process has limits for memory and time.
         parser = etree.XMLPullParser(
             ("start", "end"), resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.readers.file_stream import PIECE, FileStream
+from agentkit_prompts.extras import install
 from agentkit_prompts.pages.encodings import declared_encoding
 from agentkit_prompts.pages.page_blocks import Block
 from agentkit_prompts.pages.page_reader import LongTagError, page_blocks
@@ -33,6 +34,6 @@ def blocks_of_page(pieces: Iterable[str], source: str) -> Iterator[Block]:
     try:
         yield from page_blocks(pieces)
     except ImportError as error:
-        raise IngestError(source, "HTML needs lxml: install the extra `ingest`") from error
+        raise IngestError(source, f"HTML needs lxml: {install('ingest')}") from error
     except LongTagError as error:
         raise IngestError(source, str(error), name="tag", value=error.position) from error
