@@ -71,5 +71,8 @@ def existing_session(memory: Memory, name: str) -> StoredSession:
     """Return the conversation with a name; exit with an error if it is not stored."""
     memory = memory_with(memory, name)
     if not memory.sessions(name=name):
-        fail(f"unknown conversation {name!r}: `agentkit sessions list` lists the conversations")
+        fail(
+            f"unknown conversation {name!r}: `agentkit sessions list` lists the conversations; add --agent FILE for "
+            "the conversations of `agentkit chat --agent FILE`"
+        )
     return memory.session(name)

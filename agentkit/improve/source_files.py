@@ -14,6 +14,7 @@ from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.improve.improve_errors import FilesChanged, ImproveError
 from agentkit.improve.text_parts import TextPart, examples_of
 from agentkit.improve.yaml_edit import values_of, with_values
+from agentkit_prompts.errors import Problem, raise_problems
 from agentkit_prompts.system.regular_files import read_regular
 
 __all__ = ["SourceFiles"]
@@ -41,9 +42,9 @@ class SourceFiles:
         self._texts: dict[Path, str] = {}
         """Texts of the files, with their line ends."""
         self._places: dict[str, _Place] = {}
-        agent_file = _agent_file(agent)
+        self._agent_file = _agent_file(agent)
         for part in parts:
-            place = self._place(part, agent_file)
+            place = self._place(part, self._agent_file)
             if place is not None:
                 self._places[part.name] = place
 
@@ -60,6 +61,21 @@ class SourceFiles:
         if agent_file is None or self._read(agent_file) is None:
             return None
         return _Place(agent_file, key={"description": "descriptions", "examples": "examples"}[part.kind])
+
+    def _absence(self, part: TextPart) -> str:
+        """Return the reason why the text of a part is in no file, and the remedy."""
+        file = self._agent_file
+        if part.kind == "prompt" and part.prompt is not None:
+            name, _ = part.prompt.template.first_place
+            if name is not None:
+                file = Path(name)
+            elif file is not None and "instructions" not in self._values(file):
+                file = None
+        if file is None:
+            return "its text is in Python code: copy it from `texts`, or move it to a prompt file or an agent file"
+        if self._read(file) is None:
+            return f"{file.as_posix()} cannot be read: copy it from `texts`"
+        return f"{file.as_posix()} was changed since the agent was loaded: load the agent and optimise again"
 
     def _read(self, file: Path) -> str | None:
         """Return the text of a file; None if it cannot be read."""
@@ -136,13 +152,8 @@ class SourceFiles:
             OSError: A file cannot be written.
         """
         missing = self.missing(parts)
-        if missing:
-            raise ImproveError(
-                f"apply: the text of {', '.join(missing)} is in no file, or its file was changed since it was loaded: "
-                "copy it from `texts` into your code, or put prompts into a folder and tools into an agent file",
-                name="parts",
-                value=", ".join(missing),
-            )
+        problems = [Problem(part.name, self._absence(part)) for part in parts if part.name in missing]
+        raise_problems(ImproveError, "apply", problems, name="parts", value=", ".join(missing))
         files = self.changed(parts, texts)
         stale = [file.as_posix() for file in self._texts if file in files and _file_text(file) != self._texts[file]]
         if stale:

@@ -55,7 +55,7 @@ def list_sessions(
         if user is not None:
             text = f"no conversation of the user {user} is stored; --user NAME shows another user"
         if agent is None:
-            text += ", --agent NAME an agent"
+            text += ", --agent FILE the conversations of an agent"
         note(text)
 
 
