@@ -16,6 +16,7 @@ __getattr__, __dir__, __all__ = exports(
             "Document Example Fact PromptContext RecalledMessage Skill ToolSpec UserInput"
         ),
         "agentkit_prompts.context.thinking": "Thinking",
+        "agentkit_prompts.context.trusted": "Trusted",
         "agentkit_prompts.context.wire.read_messages": "read_messages",
         "agentkit_prompts.errors": (
             "BudgetError ContextError KwargsError LiteralTextWarning MediaError MessageError PromptError "
@@ -25,7 +26,6 @@ __getattr__, __dir__, __all__ = exports(
         "agentkit_prompts.prompt_files.prompt_folder": "PromptFolder",
         "agentkit_prompts.schemas.params": "JsonSchema ParamsSchema",
         "agentkit_prompts.templates.rendered": "Rendered",
-        "agentkit_prompts.templates.sandbox.values": "Trusted",
         "agentkit_prompts.templates.spans": "Span",
         "agentkit_prompts.templates.template": "Template",
         "agentkit_prompts.tokens.budget": "Budget Size",

@@ -24,6 +24,7 @@ from agentkit_prompts.context.prompt_context import Skill as Skill
 from agentkit_prompts.context.prompt_context import ToolSpec as ToolSpec
 from agentkit_prompts.context.prompt_context import UserInput as UserInput
 from agentkit_prompts.context.thinking import Thinking as Thinking
+from agentkit_prompts.context.trusted import Trusted as Trusted
 from agentkit_prompts.context.wire.read_messages import read_messages as read_messages
 from agentkit_prompts.errors import BudgetError as BudgetError
 from agentkit_prompts.errors import ContextError as ContextError
@@ -43,7 +44,6 @@ from agentkit_prompts.prompt_files.prompt_folder import PromptFolder as PromptFo
 from agentkit_prompts.schemas.params import JsonSchema as JsonSchema
 from agentkit_prompts.schemas.params import ParamsSchema as ParamsSchema
 from agentkit_prompts.templates.rendered import Rendered as Rendered
-from agentkit_prompts.templates.sandbox.values import Trusted as Trusted
 from agentkit_prompts.templates.spans import Span as Span
 from agentkit_prompts.templates.template import Template as Template
 from agentkit_prompts.tokens.budget import Budget as Budget

@@ -16,7 +16,7 @@ from agentkit_prompts.hints import option_hint
 from agentkit_prompts.limits import MAX_COUNT
 from agentkit_prompts.names import similar
 
-__all__ = ["Count", "CountOrZero", "PositiveNumber", "Share", "Text", "options", "unknown_option"]
+__all__ = ["Count", "CountOrZero", "PositiveNumber", "Share", "Text", "invalid_values", "options", "unknown_option"]
 
 Count: TypeAlias = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 """A whole number, 1 or more."""
@@ -42,6 +42,7 @@ _UNKNOWN = "unexpected_keyword_argument"
 _WITHOUT_VALUE = ("missing", "string_pattern_mismatch", "string_too_short", "string_unicode")
 """Types of errors whose message does not contain the type of the value."""
 _EXPECTED = {
+    "bool_parsing": "True or False",
     "bool_type": "True or False",
     "callable_type": "a function",
     "dataclass_type": "{class_name}",
@@ -49,6 +50,7 @@ _EXPECTED = {
     "float_type": "a number",
     "greater_than": "more than {gt}",
     "greater_than_equal": "{ge} or more",
+    "int_parsing": "a whole number",
     "int_type": "a whole number",
     "is_instance_of": "{class}",
     "less_than_equal": "at most {le}",
@@ -170,7 +172,7 @@ def _error_of(
             names[name] = None
             text, suggestions[name] = unknown_option(cls.__name__, name, valid, elsewhere)
             problems.append(Problem("", text))
-    for name, problem in _invalid([detail for detail in details if detail["type"] != _UNKNOWN], valid, types):
+    for name, problem in invalid_values([detail for detail in details if detail["type"] != _UNKNOWN], valid, types):
         names[name] = None
         problems.append(problem)
     message = f"{cls.__name__}: {listed(problems)}"
@@ -184,8 +186,8 @@ def _error_of(
     return raised
 
 
-def _invalid(details: list[Any], names: list[str], types: Mapping[str, Any]) -> Iterator[tuple[str, Problem]]:
-    """Yield the option and the problem for each place with an invalid value.
+def invalid_values(details: list[Any], names: list[str], types: Mapping[str, Any]) -> Iterator[tuple[str, Problem]]:
+    """Yield the option and the problem for each place with an invalid value, from the errors of pydantic.
 
     The errors of all members of a union at one place are one problem.
     """

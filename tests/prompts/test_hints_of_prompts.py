@@ -234,5 +234,6 @@ def test_the_module_names_the_class(name: str, message: str) -> None:
 def test_examples_can_be_pairs() -> None:
     pairs = ExamplesPrompt([("2+2", "4"), ("3+3", "6")])
     assert pairs.examples == (Example(input="2+2", output="4"), Example(input="3+3", output="6"))
-    with pytest.raises(ValueError, match="examples"):
+    with pytest.raises(PromptError) as caught:
         ExamplesPrompt([("2+2", "4", "6")])  # type: ignore[list-item]
+    assert str(caught.value.name).startswith("examples")

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from agentkit_prompts.context.frozen import FrozenDict, freeze, plain_text
 from agentkit_prompts.context.parts import Image
+from agentkit_prompts.context.trusted import Trusted
 from agentkit_prompts.errors import ContextError, Problem, Problems, brief
 from agentkit_prompts.limits import MAX_COUNT
 
@@ -26,6 +27,7 @@ Label: TypeAlias = str
 """Name of a chunk in prompts and answers, such as `manual.md#3`; empty for the default name."""
 
 _LABEL = re.compile(r"(?!\u200b)[^\[\]\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
+_ONE_FIELD = "Trusted has no effect on a single field: pass trust='trusted' for the whole item"
 
 Check: TypeAlias = Callable[[Any], Any]
 """Function that returns the value to store in a field; raises ContextError for an invalid value."""
@@ -46,6 +48,8 @@ def check_fields(item: Any) -> None:
             problems += [Problem(name, problem.text) for problem in error.problems]
         else:
             if checked is not value:
+                if type(value) is Trusted and getattr(item, "trust", "trusted") == "untrusted":
+                    problems.append(Problem(name, _ONE_FIELD))
                 object.__setattr__(item, name, checked)
     if problems:
         raise ContextError(type(item).__name__, problems)

@@ -16,6 +16,7 @@ from agentkit_prompts.context.opaque import NO_OPAQUE, Opaque, no_opaque, opaque
 from agentkit_prompts.context.parts import Media, Part, Text
 from agentkit_prompts.context.short_repr import short_repr
 from agentkit_prompts.context.thinking import Thinking
+from agentkit_prompts.context.trusted import NEVER_TRUSTED, Trusted
 from agentkit_prompts.errors import MessageError, Problems, brief, check_types, error_of_problems
 from agentkit_prompts.hints import Hinted
 
@@ -268,6 +269,8 @@ def _read_content(content: object, role: str) -> tuple[Part, ...] | str:
     """
     if content is None:
         return ""
+    if type(content) is Trusted:
+        raise MessageError(f"{role} message: content: {NEVER_TRUSTED}", name="content")
     if isinstance(content, str):
         return plain_text(content)
     if not isinstance(content, list | tuple):

@@ -23,6 +23,7 @@ from pydantic_core import CoreSchema, Url, core_schema
 from agentkit_prompts.context.frozen import FrozenDict, set_plain_text
 from agentkit_prompts.context.opaque import Opaque, no_opaque, opaque_data
 from agentkit_prompts.context.short_repr import short_repr
+from agentkit_prompts.context.trusted import NEVER_TRUSTED, Trusted
 from agentkit_prompts.errors import MediaError, PromptError, brief, check_types
 from agentkit_prompts.hints import Hinted
 from agentkit_prompts.names import reject_unknown_fields
@@ -116,6 +117,8 @@ class Text:
     opaque: Opaque = field(default_factory=no_opaque, hash=False, kw_only=True)
 
     def __post_init__(self) -> None:
+        if type(self.text) is Trusted:
+            raise MediaError(f"Text: {NEVER_TRUSTED}", name="text")
         set_plain_text(self, "text", "kind")
         if not isinstance(self.text, str):
             raise MediaError(f"Text: expected str, got {type(self.text).__name__}", name="text")

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, cast
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.frozen import ReadOnlyDict, plain_text
 from agentkit_prompts.context.parts import Media, Part, Text
+from agentkit_prompts.context.trusted import NEVER_TRUSTED, Trusted
 from agentkit_prompts.errors import ContextError, MessageError, Problem, Problems, PromptError
 from agentkit_prompts.hints import option_hint
 from agentkit_prompts.limits import MAX_NAME_CHARS
@@ -179,19 +180,26 @@ def read_parts(value: Any, place: str, problems: Problems) -> str | tuple[Part, 
     if type(value) is str:
         return value
     if isinstance(value, str):
+        _refuse_trusted(value, place, problems)
         return plain_text(value)
     if isinstance(value, Text | Media):
         return (cast(Part, value),)
     parts: list[Any] = []
     for index, part in enumerate(_items(value, place, "parts, or text", problems)):
         if isinstance(part, str):
-            parts.append(Text(part))
+            _refuse_trusted(part, f"{place}[{index}]", problems)
+            parts.append(Text(plain_text(part)))
         elif isinstance(part, Text | Media):
             parts.append(part)
         else:
             reason = f"expected text or a content part, got {type(part).__name__}"
             problems.append(Problem(f"{place}[{index}]", reason))
     return tuple(parts)
+
+
+def _refuse_trusted(text: str, place: str, problems: Problems) -> None:
+    if type(text) is Trusted:
+        problems.append(Problem(place, NEVER_TRUSTED))
 
 
 def read_data(value: Any, place: str, problems: Problems) -> ReadOnlyDict:
@@ -216,6 +224,7 @@ def one_of(kind: type) -> Reader:
         if value is not None and not isinstance(value, kind):
             problems.append(Problem(place, f"expected {kind.__name__} or None, got {type(value).__name__}"))
         if isinstance(value, str):
+            _refuse_trusted(value, place, problems)
             return plain_text(value)
         return value
 

@@ -6,9 +6,9 @@ import copy
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agentkit_prompts.errors import PromptError
+from agentkit_prompts.errors import PromptError, error_of_problems
 from agentkit_prompts.hint_calls import CALLS
 from agentkit_prompts.hints import attribute_hint
 from agentkit_prompts.names import similar, unknown_fields
@@ -34,7 +34,7 @@ class FrozenModel(_Model):
     """Frozen model whose first fields can be positional arguments.
 
     Raises:
-        PromptError: Names all unknown fields, with the nearest valid names.
+        PromptError: Names all unknown fields, with the nearest valid names, or all fields with invalid values.
     """
 
     model_config = ConfigDict(
@@ -49,7 +49,14 @@ class FrozenModel(_Model):
             _name_arguments(type(self), args, data)
         if not data.keys() <= self.__pydantic_fields__.keys():  # type: ignore[attr-defined]
             _refuse_unknown(type(self), data)
-        super().__init__(**data)
+        try:
+            super().__init__(**data)
+        except ValidationError as failure:
+            raised = _error_of(type(self), failure)
+        else:
+            return
+        # Outside of `except`, because the error of pydantic would be the context of this error.
+        raise raised
 
     # Hidden from type checkers, because with this method they would accept unknown attributes.
     if not TYPE_CHECKING:
@@ -86,6 +93,18 @@ def _name_arguments(model_class: type[FrozenModel], args: tuple[Any, ...], data:
         if name in data:
             raise PromptError(f"{model_class.__name__}: {name} is passed twice", name=name)
         data[name] = value
+
+
+def _error_of(model_class: type[FrozenModel], failure: ValidationError) -> PromptError:
+    """Return the error that lists all invalid fields."""
+    # Import late: valid prompts need no texts of errors.
+    from agentkit_prompts.options import invalid_values
+
+    annotations = {name: field.annotation for name, field in model_class.model_fields.items()}
+    details = failure.errors(include_url=False)
+    problems = [problem for _, problem in invalid_values(details, [*annotations], annotations)]
+    names = ", ".join(dict.fromkeys([problem.place for problem in problems]))
+    return error_of_problems(PromptError, model_class.__name__, problems, name=names)
 
 
 def _refuse_unknown(model_class: type[FrozenModel], data: Mapping[str, Any]) -> None:

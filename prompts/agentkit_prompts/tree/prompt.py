@@ -404,6 +404,11 @@ def _unknown_names(prompt: BasePrompt, unknown: Mapping[str, int], names: frozen
         f"For data that comes with the user's input write {{{{ additional_kwargs.{first} }}}}, or use "
         "AdditionalInfoPrompt"
     )
+    if prompt.template.file is not None and type(prompt).__module__.startswith(_OURS):
+        advice = (
+            "For data that comes with the user's input write `kind: info` between two lines of --- at the start of the "
+            f"file, or {{{{ additional_kwargs.{first} }}}}"
+        )
     # The class computes values, and only the class knows the names of these values.
     if has_own_code(prompt):
         name = type(prompt).__name__

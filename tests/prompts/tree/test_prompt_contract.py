@@ -456,3 +456,37 @@ def test_a_class_that_forgets_supplies_and_an_inline_template_are_named() -> Non
     for supplies in (["weather"], "weather", None):
         with pytest.raises(PromptError):
             type("Listed", (Weather,), {"supplies": supplies})("{{ weather }}")
+
+
+def test_trusted_is_refused_at_places_that_ignore_it() -> None:
+    text = Trusted("a")
+    refused: dict[str, Any] = {
+        "input": lambda: PromptContext(text),
+        "part of an input": lambda: UserInput(["b", text]),
+        "document": lambda: Document(text),
+        "document as a mapping": lambda: PromptContext("b", documents=[{"text": text}]),
+        "fact": lambda: Fact(text),
+        "message": lambda: Message("user", text),
+        "part of a message": lambda: Message("user", [text]),
+        "summary": lambda: PromptContext("b", summary=text),
+    }
+    accepted = []
+    for name, create in refused.items():
+        try:
+            create()
+        except PromptError:
+            continue
+        accepted.append(name)
+    assert accepted == []
+    assert Document(text, trust="trusted").text == "a"
+
+
+def test_invalid_values_of_fields_are_one_error_of_ours() -> None:
+    options: list[dict[str, Any]] = [{"volatility": "daily"}, {"fence": "maybe"}, {"size": 3}, {"name": 4}]
+    for option in options:
+        with pytest.raises(PromptError) as caught:
+            MemoPrompt(**option)
+        assert caught.value.name == next(iter(option))
+    with pytest.raises(PromptError) as caught:
+        MemoPrompt(volatility="daily", fence="maybe")  # type: ignore[arg-type]
+    assert [place for place, _ in caught.value.problems] == ["volatility", "fence"]

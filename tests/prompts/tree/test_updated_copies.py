@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from agentkit.prompts import (
     BasePrompt,
@@ -75,15 +74,13 @@ def test_a_template_and_wrapped_prompts_that_are_replaced_after_use_are_used() -
 )
 def test_an_update_that_makes_a_prompt_invalid_is_refused_like_a_new_one(update: dict[str, Any], at_fault: str) -> None:
     prompt = MemoPrompt()
-    with pytest.raises((PromptError, ValidationError)) as caught:
+    with pytest.raises(PromptError) as caught:
         prompt.model_copy(update=update)
     error = caught.value
     if isinstance(error, TemplateError):
         assert error.variable == at_fault
-    elif isinstance(error, PromptError):
-        assert error.name == at_fault
     else:
-        assert [problem["loc"][0] for problem in error.errors()] == [at_fault]
+        assert error.name == at_fault
     assert prompt.format_2_str(ASK) == "[document#54e1cf]\nd"
 
 

@@ -18,6 +18,8 @@ __all__ = ["parse", "parse_fstring"]
 
 _MAX_FIELDS = 2_000
 _BRACE = re.compile(r"\{\{|\}\}|\{([^{}\n]{0,200})\}|[{}]")
+_CLOSINGS = {"{{": "}}", "{%": "%}", "{#": "#}"}
+_DELIMITER = re.compile(r"\{[{%#]|[}%#]\}")
 _REFUSED: dict[type[nodes.Node], str] = {
     nodes.Block: "{% block %}",
     nodes.Extends: "{% extends %}",
@@ -38,14 +40,36 @@ def parse(source: str, file: str | None, first_line: int) -> nodes.Template:
     try:
         tree = prompt_environment().parse(source)
     except TemplateSyntaxError as error:
-        message = error.message or "syntax error"
-        raise TemplateError(message, file=file, line=error.lineno + first_line - 1) from error
+        message, line = error.message or "syntax error", error.lineno
+        opening = _unclosed(source)
+        # The message of Jinja describes the text after the opening, which can be on a later line.
+        if opening is not None:
+            message = f"{opening[0]!r} is not closed: write {_CLOSINGS[opening[0]]!r} after it"
+            line = source.count("\n", 0, opening.start()) + 1
+        raise TemplateError(message, file=file, line=line + first_line - 1) from error
     except RecursionError as error:
         raise TemplateError("the template nests too deeply", file=file, line=first_line) from error
     except (ValueError, OverflowError) as error:
         raise TemplateError(f"invalid number: {error}", file=file, line=first_line) from error
     _check(tree, file, first_line)
     return tree
+
+
+def _unclosed(source: str) -> re.Match[str] | None:
+    """Return the first opening such as `{{` that is not closed before the next opening or the end; None if all are."""
+    # Text between `{% raw %}` and `{% endraw %}` can contain any opening.
+    if "raw" in source:
+        return None
+    opening: re.Match[str] | None = None
+    for match in _DELIMITER.finditer(source):
+        if opening is None:
+            if match[0] in _CLOSINGS:
+                opening = match
+        elif match[0] == _CLOSINGS[opening[0]]:
+            opening = None
+        elif match[0] in _CLOSINGS and opening[0] != "{#":
+            return opening
+    return opening
 
 
 def parse_fstring(source: str, file: str | None, first_line: int) -> nodes.Template:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from agentkit_prompts.context.parts import Media
+from agentkit_prompts.context.trusted import Trusted
 
 __all__ = ["Composed", "MediaText", "RenderedText", "Site", "Trusted"]
 
@@ -19,12 +20,6 @@ class RenderedText(str):
         self = super().__new__(cls, text)
         self.rendered = rendered
         return self
-
-
-class Trusted(str):
-    """Text of the developer; it is trusted wherever it is in the context."""
-
-    __slots__ = ()
 
 
 class Composed(str):
