@@ -25,7 +25,7 @@ from agentkit_memory.store.item_removal import Forgotten, forget_items
 from agentkit_memory.store.scope_rows import known_ids
 from agentkit_prompts.names import nearest
 
-__all__ = ["delete_conversation", "delete_named", "expire", "open_branch", "resume_removals"]
+__all__ = ["delete_conversations", "delete_named", "expire", "open_branch", "resume_removals"]
 
 _LOG = logging.getLogger("agentkit.memory")
 _BATCH = 500
@@ -113,35 +113,58 @@ def hide_conversation(connection: Connection, conversation: int, forgotten: Forg
     return {"recall_logs": logs}
 
 
-def delete_conversation(database: Database, conversation: int, on_deleted: OnDeleted | None = None) -> dict[str, int]:
-    """Delete a conversation with its forks, tool calls, items, the facts taken from them, and recall logs.
+def delete_conversations(
+    database: Database, numbers: Sequence[int], on_deleted: OnDeleted | None = None
+) -> dict[str, int]:
+    """Delete conversations with their forks, tool calls, items, the facts taken from them, and recall logs.
 
-    The conversation is hidden first, and then deleted in small transactions.
+    All conversations are hidden first, and then deleted in small transactions. A transaction deletes several small
+    conversations, since a commit takes longer than the deletion of a few rows.
 
     Returns:
         Number of deleted rows, per table.
     """
     totals: Counter[str] = Counter()
+    # Every caller locks conversations in this order, so that no deadlock is possible.
+    remaining = sorted(numbers)
 
-    def change(step: Callable[[Connection, Forgotten], dict[str, int]]) -> bool:
-        """Execute a step; return True if more rows may be left."""
+    def change(step: Callable[[Connection, Sequence[int], Forgotten], tuple[Counter[str], int]]) -> int:
+        """Execute a step; return the number of conversations that it finished."""
 
-        def write(connection: Connection) -> dict[str, int]:
+        def write(connection: Connection) -> tuple[Counter[str], int]:
             forgotten = Forgotten()
-            counts = step(connection, forgotten)
+            counts, finished = step(connection, remaining, forgotten)
             if on_deleted is not None:
                 on_deleted(connection, counts, forgotten)
-            return counts
+            return counts, finished
 
-        counts = database.change(write)
+        counts, finished = database.change(write)
         totals.update(counts)
         failpoint("conversation.step")
-        return "conversations" not in counts
+        return finished
 
-    change(lambda connection, forgotten: hide_conversation(connection, conversation, forgotten))
-    while change(lambda connection, forgotten: _delete_step(connection, conversation, forgotten)):
-        pass
+    change(_hide_all)
+    while remaining:
+        del remaining[: change(_delete_some)]
     return dict(totals)
+
+
+def _hide_all(connection: Connection, numbers: Sequence[int], forgotten: Forgotten) -> tuple[Counter[str], int]:
+    counts: Counter[str] = Counter()
+    for conversation in numbers:
+        counts.update(hide_conversation(connection, conversation, forgotten))
+    return counts, 0
+
+
+def _delete_some(connection: Connection, numbers: Sequence[int], forgotten: Forgotten) -> tuple[Counter[str], int]:
+    """Delete a batch of rows of conversations; return the number of rows per table, and of finished conversations."""
+    counts: Counter[str] = Counter()
+    finished = 0
+    while finished < len(numbers) and counts.total() < _BATCH:
+        step = _delete_step(connection, numbers[finished], forgotten)
+        counts.update(step)
+        finished += "conversations" in step
+    return counts, finished
 
 
 def _delete_step(connection: Connection, conversation: int, forgotten: Forgotten) -> dict[str, int]:
@@ -187,7 +210,7 @@ def resume_removals(database: Database) -> None:
         hidden = connection.scalars(_HIDDEN).all()
     for conversation in hidden:
         with _logging_corrupt("deleted", conversation):
-            delete_conversation(database, conversation)
+            delete_conversations(database, [conversation])
 
 
 @contextmanager
@@ -225,7 +248,7 @@ def expire(database: Database, now: float) -> dict[str, int]:
             counts = _hide_expired(database, conversation, now)
             if counts is not None:
                 totals.update(counts)
-                totals.update(delete_conversation(database, conversation))
+                totals.update(delete_conversations(database, [conversation]))
     return dict(totals)
 
 
@@ -262,8 +285,7 @@ def _delete_named(database: Database, scope_id: int, name: str) -> bool:
             hidden.add(conversation)
 
     database.change(hide)
-    for conversation in hidden:
-        delete_conversation(database, conversation)
+    delete_conversations(database, [*hidden])
     return bool(hidden)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, FromClause, bindparam, delete, func, select, update
 
 from agentkit_memory.checks import is_whole
-from agentkit_memory.conversations.removal import delete_conversation
+from agentkit_memory.conversations.removal import delete_conversations
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.migrate import TABLES, rows_of
 from agentkit_memory.database.residue import parts_of
@@ -47,6 +47,8 @@ __all__ = ["digest_of", "erase", "resume"]
 
 _LOG = logging.getLogger("agentkit.memory")
 _BATCH = 500
+_CONVERSATIONS = 50
+"""Maximum number of conversations that are hidden in one transaction."""
 _MAX_PASSES = 10
 """Maximum passes over the scopes of the subject while another writer adds rows."""
 
@@ -59,8 +61,10 @@ _UNFINISHED = (
 _COUNTS = select(erasures.c.counts).where(_row)
 _SET_COUNTS = update(erasures).where(_row).values(counts=bindparam("removed"))
 _ITEMS = select(items.c.id).where(items.c.scope_id == bindparam("scope")).limit(_BATCH)
-# Without an order: sorting all remaining conversations for each removed conversation would take quadratic time.
-_CONVERSATION = select(conversations.c.id).where(conversations.c.scope_id == bindparam("scope")).limit(1)
+# Without an order: sorting all remaining conversations for each batch would take quadratic time.
+_SOME_CONVERSATIONS = (
+    select(conversations.c.id).where(conversations.c.scope_id == bindparam("scope")).limit(_CONVERSATIONS)
+)
 _TEXTS = {documents: documents.c.uri, recall_logs: recall_logs.c.query}
 """Tables with personal text besides items and conversations, and the column with the text."""
 _SCOPE = delete(scopes).where(scopes.c.id == bindparam("scope"))
@@ -299,27 +303,27 @@ def _step(database: Database, request: _Request, scope: int) -> bool:
         _store_progress(connection, request, removed=total, scopes=sorted({*before["scopes"], scope}))
         request.add_texts(forgotten.texts)
 
-    def write(connection: Connection) -> tuple[int | None, dict[str, int]]:
+    def write(connection: Connection) -> tuple[Sequence[int], dict[str, int]]:
         """Remove a batch of items or, without items and conversations, the scope with its other rows.
 
         Returns:
-            The next conversation to delete, if no items are left, and the number of removed rows per table.
+            The next conversations to delete, if no items are left, and the number of removed rows per table.
         """
         forgotten = Forgotten()
-        conversation: int | None = None
+        numbers: Sequence[int] = ()
         removed = _remove_items(connection, scope, forgotten)
         if removed is None:
-            conversation = connection.scalar(_CONVERSATION, {"scope": scope})
+            numbers = connection.scalars(_SOME_CONVERSATIONS, {"scope": scope}).all()
             removed = {}
-            if conversation is None:
+            if not numbers:
                 removed = _remove_scope(connection, scope, forgotten)
         record(connection, removed, forgotten)
-        return conversation, removed
+        return numbers, removed
 
     try:
-        conversation, removed = database.change(write)
-        if conversation is not None:
-            removed = delete_conversation(database, conversation, record)
+        numbers, removed = database.change(write)
+        if numbers:
+            removed = delete_conversations(database, numbers, record)
     except NotFound:
         # Another writer added to the scope meanwhile: the next pass removes the new rows.
         return False

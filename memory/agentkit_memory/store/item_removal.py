@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, bindparam, delete, select
+from sqlalchemy import Connection, bindparam, delete, func, select
 
 from agentkit_memory.database.rows import is_decoded_text, raw_rows
 from agentkit_memory.database.tables import embeddings, item_sources, items
@@ -20,7 +20,15 @@ _WITH_IDS = items.c.id.in_(bindparam("ids", expanding=True))
 _DERIVED = select(item_sources.c.item_id).where(item_sources.c.source_id.in_(bindparam("ids", expanding=True)))
 _DELETE = delete(items).where(_WITH_IDS)
 _TEXTS = select(items.c.title, ITEM_TEXT, items.c.content_hash).where(_WITH_IDS)
-_FORGET = delete(embeddings).where(embeddings.c.content_hash.in_(bindparam("hashes", expanding=True)))
+# The key of the table starts with the model. Each model is found by one search in the key, from the model before:
+# without the models, every deletion would read the whole table.
+_first_model = select(func.min(embeddings.c.model).label("model")).cte("models", recursive=True, nesting=True)
+_next_model = select(func.min(embeddings.c.model)).where(embeddings.c.model > _first_model.c.model).scalar_subquery()
+_MODELS = _first_model.union_all(select(_next_model).where(_first_model.c.model.is_not(None)))
+_FORGET = delete(embeddings).where(
+    embeddings.c.model.in_(select(_MODELS.c.model)),
+    embeddings.c.content_hash.in_(bindparam("hashes", expanding=True)),
+)
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from agentkit.testing import StoreProbe
 from agentkit_memory.conversations.message_rows import dump
 from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.tables import branches, conversations, messages, scopes
+from agentkit_memory.database.tables import branches, conversations, embeddings, messages, scopes
 from agentkit_memory.recall.recall_rows import MAX_ROWS
 from agentkit_memory.store.item_rows import read_newest
 from agentkit_memory.store.read_view import MAX_BEHIND
@@ -121,6 +121,17 @@ def test_the_erasure_of_many_conversations_takes_linear_time(memory: Memory, ste
         assert memory.erase(subject.scope).complete
         spent.append(steps[0] - before)
     assert spent[1] < 5 * spent[0]
+
+
+def test_the_removal_of_a_fact_reads_no_other_vector(memory: Memory, steps: list[int]) -> None:
+    spent = []
+    for first, last in ((0, 10), (10, 10_000)):
+        rows = [{"model": "m", "content_hash": str(at), "vector": b"", "created_at": 1.0} for at in range(first, last)]
+        with StoreProbe(memory).transaction() as connection:
+            connection.execute(insert(embeddings), rows)
+        facts = iter([memory.facts.add(f"heron {number}").id for number in range(3)])
+        spent.append(cost(steps, lambda facts=facts: memory.facts.remove(next(facts))))  # type: ignore[misc]
+    assert spent[1] <= spent[0] + 1
 
 
 def test_reading_the_newest_items_costs_no_more_than_a_bound(
