@@ -228,6 +228,19 @@ def test_moved_rows_take_the_facts_of_their_turns_with_them_and_leave_no_gap(hom
         assert memory.admin.verify().corrupt == 1
 
 
+def test_many_messages_with_damaged_numbers_leave_no_gap(home: Path, tmp_path: Path) -> None:
+    """There are more of them than rows that a repair removes in one transaction."""
+    with Memory(home) as memory:
+        session = memory.within(BAD).session("s")
+        before = len(session.append(*[Message("user", f"heron {number}") for number in range(620)]))
+        damage(memory, "messages", "seq = 'z' || seq", f"branch_id = {MAIN} AND seq > 10 AND seq % 80 != 7")
+        damage(memory, "messages", "body = '{'", f"branch_id = {MAIN} AND typeof(seq) = 'integer' AND seq % 160 = 7")
+        assert memory.admin.repair(removed_to=tmp_path / "rows").after.corrupt == 0
+        after = memory.within(BAD).session("s").page(limit=1000)
+    assert [each.seq for each in after] == list(range(1, before + 1))
+    assert {each.seq for each in after if not each.redacted} == {*range(1, 11), 87, 247, 407, 567} - {7}
+
+
 def test_the_turn_and_the_facts_of_a_damaged_message_are_in_the_file(home: Path, tmp_path: Path) -> None:
     moved = tmp_path / "moved.jsonl"
     with Memory(home, embedder=Words()) as memory:

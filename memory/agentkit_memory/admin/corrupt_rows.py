@@ -138,9 +138,22 @@ def move_corrupt_rows(database: Database, path: Path) -> int:
     removed_owners = {each.key["id"] for table in (branches, documents) for each in moved.get(table, ())}
     for table in reversed(METADATA.sorted_tables):
         # Rows are removed before their owners, which a foreign key requires.
-        for batch in in_batches(moved.get(table, ())):
+        for batch in _batches(table, moved.get(table, ())):
             database.change(partial(_remove, table, batch, removed_owners, database.clock()))
     return sum(map(len, moved.values()))
+
+
+def _batches(table: Table, rows: Sequence[_MovedRow]) -> Iterator[Sequence[_MovedRow]]:
+    """Yield the rows in batches. Messages of a branch with corrupt numbers are one batch, so that it fills all gaps."""
+    numbered: list[_MovedRow] = []
+    unnumbered: dict[object, list[_MovedRow]] = {}
+    for row in rows:
+        if table is messages and not is_whole(row.key["seq"]):
+            unnumbered.setdefault(row.owner, []).append(row)
+        else:
+            numbered.append(row)
+    yield from in_batches(numbered)
+    yield from unnumbered.values()
 
 
 def _moved(table: Table, row: Mapping[str, Any]) -> _MovedRow:
@@ -250,17 +263,19 @@ def _remove(
         now: The time, in seconds since 1970.
         connection: Connection in a transaction.
     """
-    owners = Counter(moved.owner for moved in batch if _delete_unchanged(connection, table, moved))
-    for owner in [*owners]:
-        if owner is None or owner in removed_owners or not is_decoded(owner):
-            del owners[owner]
+    owners: dict[Any, list[_MovedRow]] = {}
+    for moved in batch:
+        owner = moved.owner
+        needs_repair = owner is not None and owner not in removed_owners and is_decoded(owner)
+        if _delete_unchanged(connection, table, moved) and needs_repair:
+            owners.setdefault(owner, []).append(moved)
     if table in (items, document_chunks):
         for batch in in_batches(owners):
             incomplete = update(documents).where(documents.c.id.in_(batch), documents.c.content_hash != "")
             connection.execute(incomplete.values(content_hash=_UNKNOWN_HASH, stamp=""))
     elif table is messages:
         for branch, removed in owners.items():
-            _fill_gaps(connection, branch, now, removed)
+            _fill_gaps(connection, branch, now, [moved.key["seq"] for moved in removed])
 
 
 def _delete_unchanged(connection: Connection, table: Table, moved: _MovedRow) -> bool:
@@ -294,20 +309,32 @@ def _gaps(connection: Connection, branch: object, stored: Collection[object], re
         stored: Numbers of its messages.
         removed: Number of messages that are missing.
     """
-    state = raw_rows(connection, select(branches).where(branches.c.id == branch), {})
-    if not state or not is_whole(state[0].fork_seq) or not is_whole(state[0].head_seq):
+    bounds = _range_of(connection, branch)
+    if bounds is None:
         return []
-    first, last = state[0].fork_seq + 1, state[0].head_seq
+    first, last = bounds
     # More gaps than missing messages: the range is corrupt, and may have billions of numbers.
     if last - first + 1 > len(stored) + removed:
         return []
     return [seq for seq in range(first, last + 1) if seq not in stored]
 
 
-def _fill_gaps(connection: Connection, branch: int, now: float, removed: int) -> None:
-    """Replace the messages that were removed from a branch by redacted messages."""
-    stored = {row.seq for row in raw_rows(connection, _MESSAGE_NUMBERS.where(messages.c.branch_id == branch), {})}
-    gaps = _gaps(connection, branch, stored, removed)
+def _range_of(connection: Connection, branch: object) -> tuple[int, int] | None:
+    """Return the first and the last number of the messages of a branch; None if its row is missing or corrupt."""
+    state = raw_rows(connection, select(branches).where(branches.c.id == branch), {})
+    if not state or not is_whole(state[0].fork_seq) or not is_whole(state[0].head_seq):
+        return None
+    return state[0].fork_seq + 1, state[0].head_seq
+
+
+def _fill_gaps(connection: Connection, branch: int, now: float, removed: Sequence[object]) -> None:
+    """Replace the messages that were removed from a branch, with these numbers, by redacted messages."""
+    bounds = _range_of(connection, branch)
+    gaps = [seq for seq in removed if bounds is not None and is_whole(seq, *bounds)]
+    if len(gaps) < len(removed):
+        # A corrupt number is not the number of the gap, which is found among all numbers of the branch.
+        stored = {row.seq for row in raw_rows(connection, _MESSAGE_NUMBERS.where(messages.c.branch_id == branch), {})}
+        gaps = _gaps(connection, branch, stored, len(removed))
     if not gaps:
         return
     body = dump("", Message("user", REDACTED))

@@ -19,6 +19,7 @@ from agentkit_memory.database.rows import decode_rows, is_decoded_text, raw_rows
 from agentkit_memory.database.tables import items, vector_state
 from agentkit_memory.index.vector_index import VectorIndex
 from agentkit_memory.process.failpoints import failpoint
+from agentkit_memory.store.item_rows import in_batches
 from agentkit_memory.store.outbox import MISSING, backfill, hold_spaces
 from agentkit_memory.store.records import Verification
 from agentkit_memory.store.spaces import find_space, no_longer_read
@@ -29,6 +30,8 @@ _Kind: TypeAlias = Literal["missing", "stale", "orphan"]
 
 _PAGE = 2000
 """Maximum rows that are read at once."""
+_DIFFERENCES = 50_000
+"""Maximum differences that are confirmed at once: the whole index is read again to confirm them."""
 _EXAMPLES = 10
 """Maximum ids of each kind of difference in a verification."""
 
@@ -112,14 +115,16 @@ def compare(database: Database, index: VectorIndex, space: str, now: float, *, r
             _hold(connection, database, space)
             backfill(connection, space, now)
     differences = _differences(database, index, space, set(unqueued))
-    while batch := list(islice(differences, _PAGE)):
+    while batch := list(islice(differences, _DIFFERENCES)):
         confirmed = _confirmed(database, index, space, batch)
         for each in confirmed:
             tally.add(each.kind, [each.id])
-        if repairing and confirmed:
+        if not repairing:
+            continue
+        for part in in_batches(confirmed, _PAGE):
             with database.write() as connection:
                 _hold(connection, database, space)
-                _queue(connection, space, confirmed)
+                _queue(connection, space, part)
     if repairing:
         failpoint("repair.queued")
     return Verification(
@@ -202,9 +207,11 @@ def _confirmed(
     A worker writes a point before it acknowledges its row, and removes a point before it deletes its row.
     """
     differences = _still_different(index, differences)
-    with database.read() as connection:
-        rows = raw_rows(connection, _CURRENT_ROWS, {"this": space, "ids": [each.id for each in differences]})
-    current = {row.item_id: row for row in rows}
+    current: dict[str, _Row] = {}
+    for part in in_batches(differences, _PAGE):
+        with database.read() as connection:
+            rows = raw_rows(connection, _CURRENT_ROWS, {"this": space, "ids": [each.id for each in part]})
+        current |= {row.item_id: row for row in rows}
     confirmed = [each for each in differences if current.get(each.id) == each.row]
     # A worker may have removed points without a row meanwhile.
     versions = _versions_of(index, {each.id for each in confirmed if each.row is None})
