@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -62,9 +61,6 @@ ModelName: TypeAlias = Annotated[
     str | None,
     typer.Option("--model", "-m", metavar="NAME", help="Model of the agent; `offline` is a model without a network."),
 ]
-_OF_RECALL = ("qdrant_edge", "snowballstemmer")
-"""Modules of the extra `vector` that a recall from a folder needs."""
-_NO_RECALL = "nothing is recalled, and conversations are stored: recall needs the extra `vector`"
 _OFFLINE = "an offline model answers by quoting; for a language model set OPENAI_API_KEY or OPENAI_BASE_URL"
 
 
@@ -181,12 +177,7 @@ def opened_agent(
         if verbose:
             _note_model(default_model)
         _note_tools(default_model)
-        if all(map(find_spec, _OF_RECALL)):
-            default = default_agent(default_model, memory)
-        else:
-            note(_NO_RECALL)
-            default = default_agent(default_model)
-        yield LoadedAgent(default, "", memory=memory)
+        yield LoadedAgent(default_agent(default_model, memory), "", memory=memory)
 
 
 def _reading_shared(loaded: LoadedAgent, shared: Sequence[str] | None) -> LoadedAgent:

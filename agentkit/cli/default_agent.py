@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from agentkit.agent.agent import Agent
+from agentkit.cli.screen import note
 from agentkit.models.completion.completion_model import CompletionModel
 from agentkit.models.model import Model
 from agentkit.models.model_errors import ModelAuthError
@@ -58,6 +60,9 @@ _RECALLED: tuple[tuple[str, type[BasePrompt], str], ...] = (
 )
 """Recalled items in their order: name of the prompt, class of the prompt, and its heading."""
 
+_OF_RECALL = ("qdrant_edge", "snowballstemmer")
+"""Modules of the extra `vector` that a recall from a folder needs."""
+_NO_RECALL = "nothing is recalled, and conversations are stored: recall needs the extra `vector`"
 _NO_KEY = (
     "missing API key: set OPENAI_API_KEY, or name a server without keys with OPENAI_BASE_URL or `--model "
     "http://localhost:8000/v1#NAME`; `--model offline` is a model that needs no key and no server"
@@ -81,7 +86,12 @@ def default_layers(*, shows_tools: bool = False) -> Layers:
 
 
 def default_agent(model: Model, memory: Memory | None = None) -> Agent:
-    """Return the agent of commands without `--agent`."""
+    """Return the agent of commands without `--agent`. Without the extra `vector` it recalls nothing, and a note is
+    printed.
+    """
+    if memory is not None and not all(map(find_spec, _OF_RECALL)):
+        note(_NO_RECALL)
+        memory = None
     layers = default_layers(shows_tools=not has_place_for_tools(model))
     return Agent(model, layers=layers, tools=[calculate, time_tool()], memory=memory)
 
