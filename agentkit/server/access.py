@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import re
 import secrets
@@ -33,6 +34,7 @@ Permission: TypeAlias = Literal["run", "read", "approve", "play", "metrics"]
 """`run` agents and change sessions; `read` runs, sessions and journals; `approve` tool calls; `play`: send changed
 prompts of the inspector to models; read the `metrics`, and tracebacks of tools."""
 ALL_PERMISSIONS: frozenset[Permission] = frozenset(get_args(Permission))
+_log = logging.getLogger("agentkit.server")
 _PREFIX = "ak_"
 _CHECK_SECONDS = 1.0
 """Minimum seconds between two checks of the file for changes."""
@@ -142,8 +144,9 @@ class Caller:
 class Access:
     """The tokens of a server.
 
-    The file is read again when it changes, so that a removed token stops working within a second. If the changed file
-    is invalid, the previous tokens stay valid and `problem` has the reason.
+    The file is read again when it changes, so that a removed token stops working within a second, also if the changed
+    file is invalid: then the tokens that it still contains keep their previous rights, and `problem` has the reason,
+    which is also logged.
 
     Args:
         path: The access file, which `add_token` and the command `agentkit token` write; None to accept requests
@@ -197,7 +200,7 @@ class Access:
         """
         if self.path is None:
             return self._default_caller
-        self._reload_if_changed(self.path)
+        self.refresh()
         if header is None:
             raise Unauthenticated("missing token: send `Authorization: Bearer TOKEN`", code="missing_token")
         kind, _, token = header.partition(" ")
@@ -210,22 +213,55 @@ class Access:
             raise Unauthenticated("unknown token", code="invalid_token")
         return caller
 
-    def _reload_if_changed(self, path: Path) -> None:
+    def refresh(self) -> None:
+        """Read the file again if it has changed; at most once per second."""
         now = time.monotonic()
         # Requests do not wait for a reload in another thread: they use the previous tokens.
-        if now - self._checked_at < _CHECK_SECONDS or not self._lock.acquire(blocking=False):
+        if self.path is None or now - self._checked_at < _CHECK_SECONDS or not self._lock.acquire(blocking=False):
             return
         try:
             self._checked_at = now
-            stamp = _stamp(path)
-            if stamp != self._stamp:
-                # Set before the file is read: an invalid file is read once, and not again with each request.
-                self._stamp = stamp
-                self._callers, self.problem = _callers(path), None
-        except (AccessFileError, OSError) as error:
-            self.problem = str(error)
+            self._reload(self.path)
         finally:
             self._lock.release()
+
+    def _reload(self, path: Path) -> None:
+        stamp, problem = None, ""
+        try:
+            stamp = _stamp(path)
+        except AccessFileError as error:
+            problem = str(error)
+        if stamp == self._stamp:
+            return
+        # Set before the file is read: an invalid file is read once, and not again with each request.
+        self._stamp = stamp
+        if stamp is not None:
+            try:
+                self._callers, self.problem = _callers(path), None
+            except AccessFileError as error:
+                problem = str(error)
+            else:
+                return
+        self.problem = problem
+        removed = self._remove_missing(path)
+        _log.warning(
+            "the access file is invalid: %s; number of removed tokens, which are refused: %d", problem, removed
+        )
+
+    def _remove_missing(self, path: Path) -> int:
+        """Remove tokens whose hash is not in an invalid file, and return their number; none without a readable file.
+
+        The edit that makes the file invalid can also remove a token, which must stop working at once.
+        """
+        try:
+            text = read_regular_text(path)
+        except (OSError, ValueError):
+            return 0
+        written = re.sub("#.*", "", text)
+        callers = {hash: caller for hash, caller in self._callers.items() if hash in written}
+        removed = len(self._callers) - len(callers)
+        self._callers = callers
+        return removed
 
 
 def token_hash(token: str) -> str:

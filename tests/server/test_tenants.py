@@ -284,19 +284,26 @@ def test_a_token_for_some_agents_sees_no_other(tmp_path: Path) -> None:
             client.openai(token).responses.create(model="a", input="x", previous_response_id=response.id)
 
 
-def test_a_token_that_is_taken_out_stops_working_and_a_broken_file_changes_nothing(tmp_path: Path) -> None:
+def test_a_removed_token_stops_working_also_in_an_invalid_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "access.yaml"
     own = tokens(path, acme=ALL, bolt=ALL)
     with served(paying(), access=Access(path)) as client:
         assert client.get("/runs", own["bolt"]).status_code == 200
         good = path.read_text()
-        path.write_text("tokens: [")
+        path.write_text(f"{good}oops: [")
         until(lambda: [client.get(path, own["bolt"]).status_code for path in ("/runs", "/readyz")] == [200, 503])
+        warnings = [record for record in caplog.records if "access file is invalid" in record.getMessage()]
+        assert len(warnings) == 1 and "access.yaml" in warnings[0].getMessage()
+        hash = next(token["sha256"] for token in yaml.safe_load(good)["tokens"] if token["tenant"] == "bolt")
+        path.write_text(f"{good.replace('sha256: ' + json.dumps(hash), '# ' + hash)}oops: [")
+        until(lambda: client.get("/runs", own["bolt"]).status_code == 401)
+        assert [client.get(path, own["acme"]).status_code for path in ("/runs", "/readyz")] == [200, 503]
         kept = [token for token in yaml.safe_load(good)["tokens"] if token["tenant"] == "acme"]
         path.write_text(json.dumps({"tokens": kept}))
-        until(lambda: client.get("/runs", own["bolt"]).status_code == 401)
+        until(lambda: client.get("/readyz").status_code == 200)
         assert client.get("/runs", own["acme"]).status_code == 200
-        assert client.get("/readyz").status_code == 200
 
 
 def test_the_file_holds_hashes_and_is_its_owners_alone(tmp_path: Path) -> None:

@@ -162,8 +162,10 @@ class OperationEndpoints:
         problems: list[str] = []
         if self.is_closing:
             problems.append("the server is stopping")
+        # Without a ready server, no other request may come that reads a corrected file.
+        self._access.refresh()
         if self._access.problem is not None:
-            problems.append("the access file is invalid; the previous tokens are in use")
+            problems.append("the access file is invalid; the tokens that it still contains keep their previous rights")
         try:
             await in_thread(self._store.usage.of, "", since=today())
         except Exception:
