@@ -41,6 +41,8 @@ __all__ = [
 ]
 
 
+SEE_LOG = "; see the log for the cause"
+"""End of the message of an error whose cause is only in the log. Commands print the log, and omit the end."""
 UNREADABLE_CALL = "tool_call"
 """Name of an `OutputError` for a tool call in the text of a reply that cannot be read."""
 _OPTION = re.compile(r"(?<!\w)\w++(?:\[[^][]*+\])*+(?=[:=])")
@@ -127,9 +129,7 @@ class DepsError(AgentError):
     """
 
     def __init__(self, agent: str) -> None:
-        super().__init__(
-            f"the deps of the agent {agent!r} could not be created; see the log for the cause", name="deps"
-        )
+        super().__init__(f"the deps of the agent {agent!r} could not be created{SEE_LOG}", name="deps")
         self.agent = agent
 
 

@@ -68,7 +68,9 @@ class _Commands(TyperGroup):
             # Before the next clause, which imports the errors of all packages.
             raise
         except library_errors() as error:
-            complain(str(error))
+            from agentkit.errors import SEE_LOG
+
+            complain(str(error).removesuffix(SEE_LOG))
             raise typer.Exit(1) from error
         except OSError as error:
             # The reader of the output stopped reading, such as `head`: typer ends the command without an error.

@@ -384,13 +384,14 @@ def test_python_files_of_an_agent_that_import_each_other(
         (place / f"of_{name}.py").write_text(f"from {name} import Shelf\n\ndef opened(caller):\n    return Shelf()\n")
     cases = (
         (folder / "a.yaml", "shelf_a:look", "of_shelf_a:opened", 0, "3"),
-        (folder / "b.yaml", "./shelf_a.py:look", "of_shelf_a:opened", 1, "another module"),
+        (folder / "b.yaml", "./shelf_a.py:look", "of_shelf_a:opened", 1, "`shelf_a:NAME`"),
         (folder / "inner" / "c.yaml", "./shelf_b.py:look", "./of_shelf_b.py:opened", 1, "`shelf_b:NAME`"),
     )
     for file, tool, deps, code, text in cases:
         file.write_text(f"model: offline\ntools: [{tool!r}]\ndeps: {deps!r}\n")
         done = run("run", "Use look.", "--agent", str(file.relative_to(folder)))
         assert done.exit_code == code and text in done.stdout + done.stderr, (file, done.stdout, done.stderr)
+        assert "see the log" not in done.stderr  # it is printed
 
 
 async def test_a_worker_does_the_runs_of_agent_files_for_the_tenant_of_each_run(run: Run, folder: Path) -> None:

@@ -32,7 +32,7 @@ from agentkit_tools.errors import (
     describe_error,
 )
 from agentkit_tools.schemas.callables import raw, wire_name
-from agentkit_tools.schemas.deps_type import fits, name_of_type
+from agentkit_tools.schemas.deps_type import class_of_other_module, fits, name_of_type
 from agentkit_tools.tool_context import ToolContext
 from agentkit_tools.tool_forms import ToolForms
 
@@ -283,9 +283,7 @@ class Tool(ToolForms, Generic[P, R, D]):
             if deps is not None:
                 got = name_of_type(type(deps))
             if got == name_of_type(declared):
-                # A file that is imported in two ways, by its path and by its name, has each class twice.
-                modules = getattr(declared, "__module__", "?"), type(deps).__module__
-                got = f"a class {got} of another module ({modules[1]}, not {modules[0]}): import it in one way"
+                got = class_of_other_module(declared, type(deps))
             return f"tool {self.name} needs deps of type {name_of_type(declared)}, got {got}"
         return ""
 

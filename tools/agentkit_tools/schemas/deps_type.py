@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, ForwardRef, Literal, NewType, TypeVar, Union, get_args, get_origin
@@ -10,7 +12,7 @@ from typing_extensions import TypeAliasType, get_protocol_members, is_protocol, 
 
 from agentkit_tools.tool_context import ToolContext
 
-__all__ = ["context_of", "deps_type", "fits", "name_of_type"]
+__all__ = ["class_of_other_module", "context_of", "deps_type", "fits", "name_of_type"]
 
 _UNIONS = (Union, UnionType)
 _NUMBERS: dict[Any, tuple[type, ...]] = {float: (float, int), complex: (complex, float, int)}
@@ -109,3 +111,17 @@ def name_of_type(declared: Any) -> str:
     if isinstance(declared, type) and not get_args(declared):
         return declared.__qualname__
     return str(declared)
+
+
+def class_of_other_module(declared: Any, got: type) -> str:
+    """Return the description of a class with the name of a declared class from another module, and the remedy."""
+    name = name_of_type(got)
+    modules = sorted([getattr(declared, "__module__", "?"), got.__module__], key=len)
+    files = {os.path.realpath(getattr(sys.modules.get(module), "__file__", None) or module) for module in modules}
+    if len(files) == 2:
+        return f"a class {name} of another module, {got.__module__} instead of {declared.__module__}"
+    # The file was imported by its path and by its name, so that each of its classes exists twice.
+    return (
+        f"a class {name} of the same file, which is imported as {modules[0]} and by its path: name its module in the "
+        f"agent file too, `{modules[0]}:NAME` instead of `./{modules[0]}.py:NAME`"
+    )
