@@ -58,8 +58,8 @@ class Runs(metaclass=Hinted):
         url: The database: `sqlite:///runs.db` for one machine, `postgresql://...` for several machines.
 
     Raises:
-        DurableError: The url is invalid. All methods with requests raise its subclass `DatabaseUnavailable` if the
-            database does not respond within seconds.
+        DurableError: The url is invalid, or the extra `durable` is not installed. All methods with requests raise its
+            subclass `DatabaseUnavailable` if the database does not respond within seconds.
     """
 
     @with_option_hints

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from agentkit.runs.sqlite_engine import sqlite_engine
 from agentkit_prompts.extras import install
 from agentkit_prompts.system.private_files import private_database
 
-__all__ = ["OpenedDatabase", "checked_url", "file_error", "is_created", "opened_database"]
+__all__ = ["OpenedDatabase", "check_installed", "checked_url", "file_error", "is_created", "opened_database"]
 
 _SECONDS_CONNECT = 10
 """Seconds for a connection to PostgreSQL, unless the address sets `connect_timeout`."""
@@ -92,18 +93,25 @@ class OpenedDatabase(NamedTuple):
         self.leases.dispose()
 
 
+def check_installed() -> None:
+    """Refuse durable runs without the library that executes them.
+
+    Raises:
+        DurableError: DBOS is not installed.
+    """
+    if find_spec("dbos") is None:
+        raise DurableError(f"durable runs need DBOS: {install('durable')}", name="dbos")
+
+
 def opened_database(url: sa.URL, application: str) -> OpenedDatabase:
     """Open a database for one application, and create missing tables.
 
     Raises:
-        DurableError: DBOS is not installed.
         DatabaseUnavailable: The file is missing and cannot be created.
         RunStoreError: The database has another format.
     """
-    try:
-        from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
-    except ImportError as error:
-        raise DurableError(f"durable runs need DBOS: {install('durable')}", name="dbos") from error
+    from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
+
     logger = logging.getLogger("dbos")
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.WARNING)

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from agentkit.durable.durable_errors import RunIdTaken
-from agentkit.durable.stored.database import OpenedDatabase, checked_url, is_created, opened_database
+from agentkit.durable.stored.database import OpenedDatabase, check_installed, checked_url, is_created, opened_database
 from agentkit.durable.stored.run_request import RunRequest
 from agentkit.errors import JournalError
 from agentkit.ground.threads import in_thread
@@ -107,11 +107,12 @@ class DurableStore:
         url: Address of the database.
 
     Raises:
-        DurableError: The address is invalid.
+        DurableError: The address is invalid, or DBOS is not installed.
     """
 
     def __init__(self, url: str) -> None:
         self.url = checked_url(url)
+        check_installed()
         self._lock = threading.Lock()
         self._opened: OpenedDatabase | None = None
 
