@@ -236,7 +236,8 @@ class RunHandle(Generic[Output], metaclass=Hinted):
             by: Author of the decision, stored with the decision.
 
         Raises:
-            ApprovalError: The call does not wait, or was decided already; nothing was stored.
+            ApprovalError: The call does not wait, or was decided already, or the arguments do not match the schema of
+                its tool; nothing was stored.
             RunNotFound: The run is unknown.
         """
         await self.decide({call: Approved(arguments)}, by=by)

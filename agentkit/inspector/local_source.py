@@ -23,7 +23,7 @@ from agentkit.models.model import Reply
 from agentkit.observing.redaction import Redact, process_redact
 from agentkit.run.journal.journal import Journal, tool_error_count
 from agentkit.run.journal.journal_outline import JournalOutline
-from agentkit.run.parts.decisions import Decision
+from agentkit.run.parts.decisions import Approved, Decision
 from agentkit.run.parts.recaller import RecallSource
 from agentkit.run.parts.session import Session, SessionProtocol
 from agentkit.run.parts.verdicts import Ask
@@ -41,6 +41,7 @@ from agentkit.runs.run_record import (
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import UserInput
 from agentkit_prompts.names import nearest
+from agentkit_tools.errors import ToolArgumentError
 
 __all__ = ["LocalSource"]
 
@@ -251,10 +252,12 @@ class LocalSource:
                 name=run_id,
                 value=", ".join(wrong),
             )
+        agent = self._agent(run.agent)
+        await in_thread(_check_arguments, agent, run, decisions)
         session = None
         if run.session is not None:
             session = self._sessions.get(run.session)
-        resuming = self._agent(run.agent).resume(run.journal, approve=dict(decisions), session=session)
+        resuming = agent.resume(run.journal, approve=dict(decisions), session=session)
         self._runs[run_id] = run = replace(run, state="running", waiting=(), updated_at=time.time())
         self._begin(run, resuming)
 
@@ -398,6 +401,28 @@ def _as_received(agent: Agent[Any, Any], call: ToolCall) -> ToolCall:
     if "/" in call.id or call.name not in agent.tools:
         return call
     return agent.tools[call.name].as_received(call)
+
+
+def _check_arguments(agent: Agent[Any, Any], run: RunRecord, decisions: Mapping[str, Decision]) -> None:
+    """Refuse changed arguments that the tool of a waiting call refuses, before the run continues.
+
+    Raises:
+        ApprovalError: Arguments are invalid; the error lists all problems.
+    """
+    problems: list[str] = []
+    for call in run.waiting:
+        decision = decisions.get(call.call_id)
+        if not isinstance(decision, Approved) or decision.arguments is None:
+            continue
+        if "/" in call.call_id or call.tool not in agent.tools:
+            continue
+        try:
+            agent.tools[call.tool].validate(decision.arguments)
+        except ToolArgumentError as error:
+            problems += [f"{call.tool} ({call.call_id}): {problem}" for problem in error.problems]
+    if problems:
+        message = f"run {run.run_id!r}: invalid arguments: {'; '.join(problems)}; nothing was decided"
+        raise ApprovalError(message, name="arguments")
 
 
 def _error(error: BaseException | str) -> RunError:

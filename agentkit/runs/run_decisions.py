@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from agentkit.errors import ApprovalError
 from agentkit.run.parts.decisions import Approved, Decision, decision_data
+from agentkit.runs.changed_arguments import check_changed_arguments
 from agentkit.runs.run_database import decisions_table, runs_table
 from agentkit.runs.run_record import RunRecord, RunState, WaitingCall
 from agentkit.runs.run_rows import call_row, json_text, lock_run, waiting_call_of
@@ -59,9 +60,13 @@ def store_decisions(connection: sa.Connection, now: Any, run_id: str, decisions:
     """Store decisions about calls of a waiting run; return False if a decision cannot be stored.
 
     After False the caller must roll back, because other decisions can have been stored.
+
+    Raises:
+        ApprovalError: Changed arguments do not match the schema of their tool; nothing was stored.
     """
     if lock_run(connection, run_id) != "waiting":
         return False
+    _check_changed_arguments(connection, run_id, decisions)
     is_late = sa.and_(_decisions.c.run == run_id, _decisions.c.decision.is_(None), _decisions.c.expires_at < now)
     is_in_time = sa.or_(_decisions.c.expires_at.is_(None), _decisions.c.expires_at >= now)
     waits = sa.update(_decisions).where(_decisions.c.run == run_id, _decisions.c.decision.is_(None), is_in_time)
@@ -80,6 +85,22 @@ def store_decisions(connection: sa.Connection, now: Any, run_id: str, decisions:
         if call is None and connection.scalar(sa.select(sa.exists().where(is_late))):
             return False
     return True
+
+
+def _check_changed_arguments(connection: sa.Connection, run_id: str, decisions: CallDecisions) -> None:
+    values = {
+        call: decision.arguments
+        for call, decision in decisions.items()
+        if isinstance(decision, Approved) and decision.arguments is not None
+    }
+    if not values:
+        return
+    tools = {call.call_id: call.tool for _, call in calls_of(connection, [run_id]) if call.decision is None}
+    # Changed arguments for all calls are refused later if more than one call waits.
+    if None in values and len(tools) == 1:
+        values[next(iter(tools))] = values[None]
+    named = {call: arguments for call, arguments in values.items() if call is not None}
+    check_changed_arguments(connection, run_id, tools, named)
 
 
 def decision_error(

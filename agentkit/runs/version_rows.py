@@ -14,7 +14,7 @@ from agentkit.run.parts.agent_version import AgentVersion
 from agentkit.runs.run_database import RunDatabase, lines_table, runs_table, texts_table
 from agentkit.runs.stored_values import finite_number, stored_text
 
-__all__ = ["VersionRows", "VersionUse"]
+__all__ = ["VersionRows", "VersionUse", "tool_parameters"]
 
 _VERSION = '"version":"([0-9a-f]+)"'
 """Pattern of the version in the first line of a journal."""
@@ -133,6 +133,23 @@ class VersionRows:
             return sa.case((is_valid, sa.func.json_extract(_lines.line, "$.version")), else_=None)
         # PostgreSQL cannot read JSON with NUL. Quotes inside of names have a backslash, so that no name matches.
         return sa.func.substring(_lines.line, _VERSION)
+
+
+def tool_parameters(connection: sa.Connection, run_id: str, tool: str) -> Mapping[str, Any] | None:
+    """Return the JSON Schema of a tool in the version of a run; None if it is unknown.
+
+    It is also None for a strict tool, whose schema requires arguments that a call may omit.
+    """
+    line = connection.scalar(sa.select(_lines.line).where(_lines.run == run_id, _lines.number == 0))
+    hash = _parts(line).get(f"tools.{tool}")
+    text = connection.scalar(sa.select(texts_table.c.text).where(texts_table.c.hash == hash))
+    if text is None:
+        return None
+    data: dict[str, Any] = json.loads(text)
+    parameters: Mapping[str, Any] | None = data.get("parameters")
+    if data.get("strict"):
+        return None
+    return parameters
 
 
 def _parts(line: str | None) -> dict[str, str]:

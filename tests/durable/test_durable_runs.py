@@ -157,6 +157,9 @@ async def test_a_paused_run_is_listed_approved_once_and_goes_on(working: Working
         await handle.approve("c9")
     with raises(ApprovalError, name="approve", value="c9"):  # several at once: all of them or none
         await handle.decide({"c1": Approved(), "c9": Denied()})
+    for call in ("c1", None):
+        with raises(ApprovalError, name="arguments"):
+            await handle.approve(call, {"amount": "x"})
     wrong: list[Any] = [{1: Approved()}, {}, [], "c1", None]
     for decisions in wrong:
         with raises(ApprovalError, name="decisions"):

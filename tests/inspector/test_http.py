@@ -225,6 +225,12 @@ WRONG: list[Any] = [
     ("decide", {"run": "run-waiting", "decisions": {"c2": {"approve": 1.5}}}, 422, "request"),
     (
         "decide",
+        {"run": "run-waiting", "decisions": {"c2": {"approve": True, "arguments": {"number": "x"}}}},
+        422,
+        "amount: is required",
+    ),
+    (
+        "decide",
         {"run": "run-waiting", "decisions": {"c2": {"approve": True, "arguments": '{"a": 1, "\\u0061": 2}'}}},
         422,
         "duplicate name 'a'",

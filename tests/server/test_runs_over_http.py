@@ -134,6 +134,11 @@ def test_a_run_waits_for_decisions_about_all_its_calls_and_goes_on(run_service: 
         assert client.events(f"/runs/{run}/events")[-1]["event"] == "pause"
         wrong = client.post(f"/runs/{run}/decisions", {"decisions": {"c9": {"approve": True}}})
         assert wrong.status_code == 422 and "c1, c2" in wrong.json()["error"]["message"]
+        for amount in ("x", None, [2]):
+            bad = {"decisions": {call: {"approve": True, "arguments": {"amount": amount}} for call in ("c1", "c2")}}
+            for decisions in (bad, {"decisions": {"c2": bad["decisions"]["c2"]}}):
+                refused = client.post(f"/runs/{run}/decisions", decisions)
+                assert refused.status_code == 422 and "amount: expected an integer" in refused.text, refused.text
         first = client.post(
             f"/runs/{run}/decisions", {"decisions": {"c1": {"approve": True, "arguments": {"amount": 2}}}}
         )

@@ -107,7 +107,8 @@ class AgentVersion:
         if self._texts is None:
             texts = {part.name: _prompt_text(part.prompt) for part in prompt_parts(self._layers)}
             for spec in self._specs:
-                tool = {"description": spec.description, "parameters": spec.parameters, "native": spec.native}
+                tool: dict[str, Any] = {"description": spec.description, "parameters": spec.parameters}
+                tool |= {"native": spec.native, "strict": spec.strict}
                 texts[f"{_TOOLS}.{spec.name}"] = _indented({key: value for key, value in tool.items() if value})
             for toolset in self._toolsets:
                 texts |= toolset.texts

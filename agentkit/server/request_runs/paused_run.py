@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from agentkit.errors import ApprovalError
 from agentkit.ground.threads import finish_in_thread
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import Decision
 from agentkit.runs.run_record import RunRecord
 from agentkit.runs.run_store import Attempt, RunStore
 from agentkit.runs.stored_inbox import StoredInbox
-from agentkit.server.server_errors import Conflict
+from agentkit.server.server_errors import Conflict, Unprocessable
 
 __all__ = ["PausedRun"]
 
@@ -38,8 +39,12 @@ class PausedRun:
 
         Raises:
             Conflict: Another request resumed the run.
+            Unprocessable: Changed arguments are invalid.
         """
-        await finish_in_thread(self._claim)
+        try:
+            await finish_in_thread(self._claim)
+        except ApprovalError as error:
+            raise Unprocessable(str(error), param="resume", code="invalid_arguments") from error
         if self.attempt is None:
             raise Conflict(f"the run {self.record.run_id} no longer waits for a decision", code="not_waiting")
 

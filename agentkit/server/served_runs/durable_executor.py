@@ -30,9 +30,8 @@ from agentkit.server.owner import Owner
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.event_form import event_form, usage_form, waiting_form
 from agentkit.server.served_runs.public_errors import with_public_error
-from agentkit.server.served_runs.request_checks import check_decisions, check_room, same_run
+from agentkit.server.served_runs.request_checks import check_decisions, check_room, refused_decision, same_run
 from agentkit.server.served_runs.tenant_limits import TenantLimits
-from agentkit.server.server_errors import Conflict
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import SessionStore
 from agentkit_memory import Scope
@@ -215,8 +214,7 @@ class DurableExecutor:
         try:
             await in_thread(self._rows.decide, record.run_id, decisions, queue=self._store.queue_leg)
         except ApprovalError as error:
-            # Another request decided first.
-            raise Conflict(str(error), code="not_waiting") from error
+            raise refused_decision(error) from error
         if decisions.keys() >= {call.call_id for call in record.waiting}:
             self._watch(record, record.usage)
         return await in_thread(self._rows.get, record.run_id)

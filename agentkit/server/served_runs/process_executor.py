@@ -29,7 +29,14 @@ from agentkit.server.served_runs.event_form import answer_form, usage_form, wait
 from agentkit.server.served_runs.fair_places import FairPlaces
 from agentkit.server.served_runs.live_run import LiveRun
 from agentkit.server.served_runs.public_errors import is_public, public_error
-from agentkit.server.served_runs.request_checks import check_decisions, check_keys, check_room, not_waiting, same_run
+from agentkit.server.served_runs.request_checks import (
+    check_decisions,
+    check_keys,
+    check_room,
+    not_waiting,
+    refused_decision,
+    same_run,
+)
 from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import Conflict
 from agentkit.server.server_options import ServerOptions
@@ -149,7 +156,10 @@ class ProcessExecutor:
         check_decisions(record, decisions)
         undecided = tuple([call for call in record.waiting if call.call_id not in decisions])
         if undecided:
-            await in_thread(self._store.decide, run_id, decisions)
+            try:
+                await in_thread(self._store.decide, run_id, decisions)
+            except ApprovalError as error:
+                raise refused_decision(error) from error
             return replace(record, waiting=undecided)
         live = LiveRun(replace(record, state="queued", waiting=()), self._store, 0)
         self._reserve(live)
@@ -160,7 +170,7 @@ class ProcessExecutor:
             try:
                 await in_thread(self._store.decide, run_id, decisions)
             except ApprovalError as error:
-                raise not_waiting(await in_thread(self._store.get, run_id)) from error
+                raise refused_decision(error) from error
         except BaseException:
             self._forget(live)
             raise

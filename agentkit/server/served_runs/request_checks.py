@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from agentkit.errors import ApprovalError
 from agentkit.run.parts.decisions import Decision
+from agentkit.runs.changed_arguments import CHANGED_ARGUMENTS
 from agentkit.runs.run_record import RunRecord
-from agentkit.server.server_errors import Conflict, QuotaExceeded, ServerFull, Unprocessable
+from agentkit.server.server_errors import Conflict, QuotaExceeded, ServerError, ServerFull, Unprocessable
 from agentkit.server.server_options import ServerOptions
 
-__all__ = ["check_decisions", "check_keys", "check_room", "not_waiting", "same_run"]
+__all__ = ["check_decisions", "check_keys", "check_room", "not_waiting", "refused_decision", "same_run"]
 
 
 def check_decisions(record: RunRecord, decisions: Mapping[str, Decision]) -> None:
@@ -94,3 +96,10 @@ def same_run(existing: RunRecord, record: RunRecord) -> RunRecord:
 def not_waiting(record: RunRecord) -> Conflict:
     """Return the error of a decision about a run that waits for no decision."""
     return Conflict(f"the run {record.run_id} does not wait for a decision: it is {record.state}", code="not_waiting")
+
+
+def refused_decision(error: ApprovalError) -> ServerError:
+    """Return the error of decisions that were not stored: invalid arguments, or another request decided first."""
+    if error.name == CHANGED_ARGUMENTS:
+        return Unprocessable(str(error), param="decisions", code="invalid_arguments")
+    return Conflict(str(error), code="not_waiting")
