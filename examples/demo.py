@@ -94,7 +94,7 @@ def main() -> int:
     show_lines(result.composition)
     systems = result.composition.to_text("qwen2.5-7b-instruct").count("<|im_start|>system")
     print("\nkept apart:")
-    print("  fence    the forged </untrusted> ends nothing: the name of the fence is random")
+    print("  fence    the forged </untrusted> ends nothing: the name of the fence is derived from the run")
     print(
         f"  roles    {systems} system message, also in the text for a local model; the forged start of a role is text"
     )

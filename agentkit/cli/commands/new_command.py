@@ -39,14 +39,14 @@ Cite the documents that you use by their labels in square brackets.
 _DOCUMENTS = """\
 ---
 role: before_input
-kind: memo
+kind: memo  # writes the recalled documents with their labels, so that this file needs no text below the second ---
 fence: true
 ---
 """
 _EARLIER = """\
 ---
 role: before_input
-kind: recalled
+kind: recalled  # writes the recalled messages of earlier conversations
 fence: true
 ---
 """

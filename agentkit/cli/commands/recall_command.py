@@ -51,8 +51,14 @@ def recall(
         for result in recall:
             _show(result.score, _place(result), _title(result), result.text)
         if why:
-            for row in recall.explain():
+            rows = recall.explain()
+            for row in rows:
                 put(str(row))
+            if rows:
+                note(
+                    "+0.00 is the mean of the candidates that a search found; the score is the same value from 0 to 1, "
+                    "so +0.00 is 0.50; in brackets: the values of the searches"
+                )
     for problem in recall.degraded:
         note(degraded_note(problem))
     if not recall and not recall.knowledge:
