@@ -140,7 +140,7 @@ class YamlFile:
             return place, f"unknown key{nearest(str(place[-1]), _valid_keys(model, error['loc'][:-1]))}", False
         if error["type"] == "missing":
             return (*place, error["loc"][-1]), "is missing", False
-        if error["type"] == "string_too_short" and error["ctx"]["min_length"] == 1:
+        if error["type"] == "string_too_short" and error.get("ctx", {}).get("min_length") == 1:
             # A shell that writes a file writes nothing for an unset variable.
             return place, "is empty: expected text; if a shell wrote the file, check that its variables are set", False
         if (expected := _EXPECTED.get(error.get("ctx", {}).get("pattern", ""))) is not None:
