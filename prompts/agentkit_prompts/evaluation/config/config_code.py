@@ -11,7 +11,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentkit_prompts.errors import InContextError
-from agentkit_prompts.evaluation.config.config_expressions import Continue, ExpressionReader, Function, Return, Unread
+from agentkit_prompts.evaluation.config.config_expressions import (
+    Continue,
+    ExpressionReader,
+    Function,
+    Return,
+    Unread,
+    UsesUnread,
+)
 from agentkit_prompts.evaluation.config.config_values import Imported, Opened, Unreadable, key, text_of
 from agentkit_prompts.limits import MAX_SOURCE_CHARS
 
@@ -81,8 +88,10 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
         except Exception as error:
             self.scope = scope
             reason = _reason_of(error)
-            text = f"{file}, line {node.lineno}: cannot be read: {reason}"
-            unread = Unread(text, file, node.lineno, reason.name)
+            unread = Unread(f"{file}, line {node.lineno}: cannot be read: {reason}", file, node.lineno, reason.name)
+            if isinstance(reason, UsesUnread):
+                # The first statement that failed is the only one to correct.
+                unread = reason.unread
             scope.update(dict.fromkeys(_variables_of(node), unread))
 
     # Variables

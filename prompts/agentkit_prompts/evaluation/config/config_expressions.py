@@ -32,7 +32,7 @@ from agentkit_prompts.evaluation.config.config_values import (
 )
 from agentkit_prompts.limits import MAX_SHOWN_CHARS, MAX_VALUES
 
-__all__ = ["Continue", "ExpressionReader", "Function", "Return", "Unread"]
+__all__ = ["Continue", "ExpressionReader", "Function", "Return", "Unread", "UsesUnread"]
 
 _MAX_STEPS = MAX_VALUES
 """Maximum steps of all files of a configuration. The evaluation of a node is a step, and takes about 1.3
@@ -65,6 +65,14 @@ class Unread:
     line: int
     name: str | None
     """The construct, method, function or variable that cannot be read, if any."""
+
+
+class UsesUnread(Unreadable):
+    """Raised by the use of a variable that could not be read; `unread` is its value."""
+
+    def __init__(self, unread: Unread) -> None:
+        super().__init__(unread.reason, unread.name)
+        self.unread = unread
 
 
 class Function:
@@ -179,7 +187,7 @@ class ExpressionReader(ast.NodeVisitor):
         # A lookup in the maps is much faster than in the `ChainMap`.
         for variables in self.scope.maps:
             if name in variables:
-                return _readable(variables[name], name)
+                return _readable(variables[name])
         builtin = Imported(f"{BUILTIN}{name}")
         if builtin in self._functions or builtin in TYPES:
             return builtin
@@ -284,7 +292,7 @@ class ExpressionReader(ast.NodeVisitor):
             bounds = map(self.optional, (part.lower, part.upper, part.step))
             return self.new(container[slice(*bounds)])
         name = key(self.visit(part))
-        return _readable(container[name], name)
+        return _readable(container[name])
 
     def visit_Attribute(self, node: ast.Attribute) -> Imported:
         value = self.visit(node.value)
@@ -359,7 +367,7 @@ class ExpressionReader(ast.NodeVisitor):
         if name in _LOOKUPS:
             result = method(value, *args, **kwargs)
             bounded(value)
-            return _readable(result, args and args[0])
+            return _readable(result)
         sources = [*args, *kwargs.values()]
         if name in _EXTENDING:
             # The method checks sizes first, so that a container that is too large is an error of the line, not of all
@@ -413,8 +421,8 @@ def _steps_of(value: object) -> int:
     return 0
 
 
-def _readable(value: Any, name: object) -> Any:
-    """Return the value of a variable; raise `Unreadable` with the reason if it could not be read."""
+def _readable(value: Any) -> Any:
+    """Return the value of a variable; raise the reason if the variable could not be read."""
     if isinstance(value, Unread):
-        raise Unreadable(f"{name!r}, which could not be read ({value.reason})", str(name))
+        raise UsesUnread(value)
     return value

@@ -49,8 +49,8 @@ class _Variables(dict[str, Any]):
         raise InContextError(text, path=str(self._file), name=str(name))
 
     def unread(self) -> list[Unread]:
-        """Return the unreadable variables whose names end with `datasets`."""
-        return [unread for name, unread in self._unread.items() if name.endswith("datasets")]
+        """Return the reasons of the unreadable variables whose names end with `datasets`, each reason once."""
+        return list(dict.fromkeys(unread for name, unread in self._unread.items() if name.endswith("datasets")))
 
 
 class _Copy(NamedTuple):

@@ -54,8 +54,7 @@ class Unreadable(Exception):
     """
 
     def __init__(self, reason: str, name: str | None = None) -> None:
-        # Shortened, because a reason can contain the reason of an unreadable variable, which can contain another
-        # reason.
+        # Shortened, because a reason can contain text of the configuration.
         super().__init__(reason[: MAX_MESSAGE_CHARS // 2])
         self.name = name
 
