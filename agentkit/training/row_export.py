@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -30,10 +31,15 @@ class ExportReport:
     """Number of rows in the file."""
     left_out: tuple[LeftOut, ...] = ()
     """Selected sources without a row, with the reasons."""
+    excluded: Mapping[str, int] = field(default_factory=dict)
+    """Number of sources that are not selected, by the first condition that excludes the source, such as
+    `minimum contains=1`."""
 
     def __str__(self) -> str:
-        """Return the report as text: the number of rows, and the reasons of sources that were left out."""
+        """Return the report as text: the number of rows, and the reasons of sources without a row."""
         text = "1 row" if self.rows == 1 else f"{self.rows} rows"
+        for condition, count in self.excluded.items():
+            text += f"; {count} excluded by {condition}"
         if self.left_out:
             problems = listed([f"{each.place}: {each.reason}" for each in self.left_out])
             text += f"; {len(self.left_out)} left out: {problems}"
@@ -57,22 +63,20 @@ class _Selection:
             if type(number) not in (int, float):
                 raise ExportError(f"minimum: {name}: expected a number, got {number!r:.60}", name=f"minimum.{name}")
 
-    def accepts(self, example: TrainingExample) -> bool:
-        """True if an example is selected."""
+    def excluding(self, example: TrainingExample) -> str:
+        """Return the first condition that excludes an example; empty if the example is selected."""
         origin = example.origin
-        if any(origin.scores.get(name, float("-inf")) < number for name, number in self.minimum.items()):
-            return False
+        for name, number in self.minimum.items():
+            if origin.scores.get(name, float("-inf")) < number:
+                return f"minimum {name}={number:g}"
         if self.tags and not set(self.tags) & set(origin.tags):
-            return False
-        return self._is_in_period(origin.at)
-
-    def _is_in_period(self, at: float | None) -> bool:
-        if self.since is None and self.until is None:
-            return True
+            return f"tags {', '.join(self.tags)}"
         # A source whose time is unknown is in no period.
-        if at is None or (self.since is not None and at < self.since.timestamp()):
-            return False
-        return self.until is None or at < self.until.timestamp()
+        if self.since is not None and (origin.at is None or origin.at < self.since.timestamp()):
+            return f"since {self.since.isoformat()}"
+        if self.until is not None and (origin.at is None or origin.at >= self.until.timestamp()):
+            return f"until {self.until.isoformat()}"
+        return ""
 
 
 @dataclass(slots=True)
@@ -155,7 +159,8 @@ def export_rows(
     check_file(path)
     names = _Names()
     left_out: list[LeftOut] = []
-    pairs = _Pairs(writer, prefer or "", left_out)
+    excluded: Counter[str] = Counter()
+    pairs = _Pairs(writer, prefer or "", left_out, excluded)
     has_origin = not format.startswith("openai")
     with RowTable(path, has_origin=has_origin) as table:
         for source in sources:
@@ -165,9 +170,10 @@ def export_rows(
                 left_out.append(source)
                 continue
             names.add(source)
-            if not selection.accepts(source):
-                continue
-            if source.media:
+            condition = selection.excluding(source)
+            if condition:
+                excluded[condition] += 1
+            elif source.media:
                 reason = f"it has media, which rows cannot contain: {', '.join(source.media[:3])}"
                 left_out.append(LeftOut(source.origin.place, reason))
             elif prefer is not None:
@@ -180,7 +186,7 @@ def export_rows(
     if erased:
         reason = f"{erased} rows whose sources were erased during the export"
         left_out.append(LeftOut("export", reason, is_erased=True))
-    return ExportReport(rows, tuple(left_out))
+    return ExportReport(rows, tuple(left_out), dict(excluded))
 
 
 def _add(table: RowTable, writer: RowWriter, example: TrainingExample, left_out: list[LeftOut]) -> None:
@@ -199,10 +205,11 @@ class _Pairs:
         writer: Writer of the rows.
         score: Name of the score.
         left_out: Receives the sources without a pair.
+        excluded: Receives the number of sources without the score, and of rows whose runs have equal scores.
     """
 
-    def __init__(self, writer: RowWriter, score: str, left_out: list[LeftOut]) -> None:
-        self._writer, self._score, self._left_out = writer, score, left_out
+    def __init__(self, writer: RowWriter, score: str, left_out: list[LeftOut], excluded: Counter[str]) -> None:
+        self._writer, self._score, self._left_out, self._excluded = writer, score, left_out, excluded
         self._best: dict[str, TrainingExample] = {}
         self._worst: dict[str, TrainingExample] = {}
 
@@ -211,6 +218,7 @@ class _Pairs:
         origin = example.origin
         value = origin.scores.get(self._score)
         if value is None or not origin.row:
+            self._excluded[f"prefer {self._score} (without this score)"] += 1
             return
         if origin.turn is not None:
             self._left_out.append(LeftOut(origin.place, "it is a turn of a conversation, whose score is of all turns"))
@@ -226,6 +234,7 @@ class _Pairs:
         for name, best in self._best.items():
             worst = self._worst[name]
             if best.origin.scores[self._score] == worst.origin.scores[self._score]:
+                self._excluded[f"prefer {self._score} (rows with equal scores)"] += 1
                 continue
             row = self._writer.pair(best, worst)
             if isinstance(row, str):

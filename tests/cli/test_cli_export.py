@@ -8,8 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agentkit.agent_files import load_agent
 from agentkit.durable import Runs
+from agentkit.evals import EvaluationWarning
 from agentkit.ground.sync_driver import run_blocking
 from agentkit.runs.run_record import RunRecord
 from tests.cli.conftest import Run
@@ -30,7 +33,8 @@ def test_rows_of_an_evaluation_are_selected_and_forget_an_erased_user(run: Run, 
     (folder / "cases.yaml").write_text(ROWS)
     agent = ("--agent", "agent.yaml")
     assert run("ingest", "docs", *agent).exit_code == 0
-    done = run("eval", *agent, "--rows", "cases.yaml", "--score", "contains", "--out", "out.jsonl")
+    with pytest.warns(EvaluationWarning):
+        done = run("eval", *agent, "--rows", "cases.yaml", "--score", "contains", "--out", "out.jsonl")
     assert done.exit_code == 0, done.stderr
     export = ("export", *agent, "--from", "out.jsonl")
     rows = lines_of(run(*export).stdout)
@@ -38,11 +42,13 @@ def test_rows_of_an_evaluation_are_selected_and_forget_an_erased_user(run: Run, 
     chosen = run(
         *export, "--min", "contains=1", "--tag", "owls", "--format", "openai", "--output", "rows.jsonl", "--json"
     )
-    assert json.loads(chosen.stdout) == {"lines": 1, "file": "rows.jsonl"}
+    assert json.loads(chosen.stdout) == {"lines": 1, "file": "rows.jsonl", "excluded": {"minimum contains=1": 1}}
     assert lines_of((folder / "rows.jsonl").read_text())[0]["messages"][-1]["weight"] == 1
     assert lines_of(run(*export, "--since", "2999-01-01").stdout) == []
     for wrong in (("--min", "contains"), ("--since", "soon"), ("--session", "s")):
         assert run(*export, *wrong).exit_code == 2
+    none = run(*export, "--min", "contains=2", "--output", "none.jsonl")
+    assert (none.exit_code, "2 excluded by --min contains=2" in none.stderr) == (0, True)
     mistyped = run(*export, "--min", "contans=1", "--output", "new.jsonl")
     assert mistyped.exit_code == 1 and "did you mean 'contains'" in mistyped.stderr
     assert not (folder / "new.jsonl").exists()

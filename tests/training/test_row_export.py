@@ -112,6 +112,8 @@ def test_runs_are_selected_by_score_tag_and_date(
     report = export_rows(evaluated_runs(desk(), outcomes), out, **selection)
     assert [row["origin"]["row"] for row in lines_of(out)] == expected
     assert report.rows == len(expected)
+    assert sum(report.excluded.values()) == len(ROWS) - len(expected)
+    assert {condition.partition(" ")[0] for condition in report.excluded} <= set(selection)
 
 
 def test_rows_for_openai_have_documented_fields_and_weights(outcomes: Path, tmp_path: Path) -> None:
@@ -187,7 +189,8 @@ def test_two_answers_of_a_row_are_a_pair(tmp_path: Path) -> None:
     evaluate_sync(agent, rows, [contains], repeats=2, concurrency=1, out=tmp_path / "out.jsonl")
     out = tmp_path / "pairs.jsonl"
     sources = list(evaluated_runs(agent, tmp_path / "out.jsonl"))
-    export_rows(sources, out, format="openai-preference", prefer="contains")
+    report = export_rows(sources, out, format="openai-preference", prefer="contains")
+    assert (report.rows, list(report.excluded.values())) == (1, [1])
     prompt = [{"role": "system", "content": "You help."}, {"role": "user", "content": "Hi"}]
     better, worse = ([{"role": "assistant", "content": text}] for text in ("Hello.", "Go away."))
     expected = {"input": {"messages": prompt}, "preferred_output": better, "non_preferred_output": worse}

@@ -140,12 +140,17 @@ def _file(output: Path | None) -> Iterator[Path]:
 def _print(report: ExportReport, output: Path | None, as_json: bool) -> None:
     if output is not None and as_json:
         form: dict[str, Any] = {"lines": report.rows, "file": str(output)}
+        if report.excluded:
+            form["excluded"] = dict(report.excluded)
         if report.left_out:
             form["left_out"] = [{"source": each.place, "reason": each.reason} for each in report.left_out]
         put_json(form)
         return
     if output is not None:
         note(f"{report.rows} lines written to {output}")
+    for condition, count in report.excluded.items():
+        option = condition.replace("minimum ", "min ", 1).replace("tags ", "tag ", 1)
+        note(f"{count} excluded by --{option}")
     for each in report.left_out[:_LISTED]:
         complain(f"left out: {each.place}: {each.reason}")
     if len(report.left_out) > _LISTED:
