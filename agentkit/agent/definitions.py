@@ -70,10 +70,6 @@ def make_definition(
                 value="Chain",
             )
     else:
-        if isinstance(model, str):
-            from agentkit.models.model_names import model as model_of_name
-
-            model = model_of_name(model)
         system_prompt = _checked_prompts(instructions, layers)
         prompts: Any = layers
         if system_prompt is not None:

@@ -82,12 +82,12 @@ def fact_layers() -> Layers:
     )
 
 
-def fact_extractor(model: Model | Chain[FoundFacts], *, repairs: int = 1) -> Extract:
+def fact_extractor(model: Model | Chain[FoundFacts] | str, *, repairs: int = 1) -> Extract:
     """Return a function that extracts facts from conversations, for `memory.worker`.
 
     Args:
-        model: A model, which receives the layers of `fact_layers`; or a chain with custom layers and the output type
-            `FoundFacts`.
+        model: A model or its name: the model receives the layers of `fact_layers`; or a chain with custom layers and
+            the output type `FoundFacts`.
         repairs: Maximum number of repairs of an invalid answer.
 
     Raises:

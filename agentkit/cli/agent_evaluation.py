@@ -52,8 +52,6 @@ __all__ = ["evaluate_agent", "refuse_options", "scores_named"]
 _SCORES: Mapping[str, ScoreFunction] = {
     score.__name__: score for score in (exact, contains, numeric, choice, json_equal, cites, no_tool_errors)
 }
-_TOOL_SCORES = frozenset(("called", "not_called"))
-"""Scores whose value is the name of a tool."""
 _SCORES_OF_VALUES: Mapping[str, Callable[[str], ScoreFunction]] = {
     "called": called,
     "not_called": not_called,
@@ -137,21 +135,11 @@ def evaluate_agent(
     loaded = loaded_agent(agent, model=model, tenant=tenant)
     try:
         file = Path(utf8(rows[0]))
-        _note_unknown_tools(scores, loaded)
         if before is not None:
             _check_before(loaded, file, names, before)
         _report(loaded, file, functions, minimums, before, as_json=as_json, files=files, options=run_options)
     finally:
         loaded.close()
-
-
-def _note_unknown_tools(scores: Sequence[str], loaded: LoadedAgent) -> None:
-    """Print the tools of scores that the agent does not declare: toolsets can add tools to a run."""
-    tools = [spec.name for spec in loaded.agent.specs]
-    for text in map(utf8, scores):
-        name, _, tool = text.partition(":")
-        if name in _TOOL_SCORES and tool not in tools:
-            note(f"--score {text}: the agent declares no tool {tool!r:.60}{nearest(tool, tools)}")
 
 
 def _check_before(loaded: LoadedAgent, rows: Path, scores: Sequence[str], before: EvaluationReport) -> None:

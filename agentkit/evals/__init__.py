@@ -8,7 +8,7 @@ __getattr__, __dir__, __all__ = exports(
         "agentkit.evals.conversation_result": "ConversationResult",
         "agentkit.evals.eval_row": "EvalRow",
         "agentkit.evals.evaluation_runner": "evaluate evaluate_sync",
-        "agentkit.evals.evaluation_errors": "EvaluationError JudgeError RowsError SimulatedUserError",
+        "agentkit.evals.evaluation_errors": "EvaluationError EvaluationWarning JudgeError RowsError SimulatedUserError",
         "agentkit.evals.evaluation_report": (
             "EvaluationReport EvaluationStopped ScoreProblem ScoreSummary ScoresFailed"
         ),

@@ -1,6 +1,7 @@
 from agentkit.evals.conversation_result import ConversationResult as ConversationResult
 from agentkit.evals.eval_row import EvalRow as EvalRow
 from agentkit.evals.evaluation_errors import EvaluationError as EvaluationError
+from agentkit.evals.evaluation_errors import EvaluationWarning as EvaluationWarning
 from agentkit.evals.evaluation_errors import JudgeError as JudgeError
 from agentkit.evals.evaluation_errors import RowsError as RowsError
 from agentkit.evals.evaluation_errors import SimulatedUserError as SimulatedUserError

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from agentkit.errors import AgentError
 from agentkit.models.model import NO_USAGE, Usage
 
-__all__ = ["EvaluationError", "JudgeError", "RowsError", "SimulatedUserError", "listed", "usage_of"]
+__all__ = [
+    "EvaluationError",
+    "EvaluationWarning",
+    "JudgeError",
+    "RowsError",
+    "SimulatedUserError",
+    "listed",
+    "usage_of",
+]
 
 _LISTED = 20
 """Maximum number of problems in the text of an error."""
@@ -15,6 +23,10 @@ _LISTED = 20
 
 class EvaluationError(AgentError, ValueError):
     """An argument or the file of an evaluation is invalid. Nothing was sent."""
+
+
+class EvaluationWarning(UserWarning):
+    """A score of an evaluation probably has no meaning: it names an unknown tool, or the offline model answers."""
 
 
 class RowsError(EvaluationError):

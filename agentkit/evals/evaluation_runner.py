@@ -19,7 +19,7 @@ from agentkit.evals.eval_row import EvalRow, Rows, input_problems, read_rows
 from agentkit.evals.evaluation_errors import EvaluationError, usage_of
 from agentkit.evals.evaluation_report import EvaluationReport, EvaluationStopped, ScoreProblem, ScoresFailed
 from agentkit.evals.model_judge import Judge
-from agentkit.evals.named_scores import named_scores, score_versions
+from agentkit.evals.named_scores import named_scores, score_versions, warn_of_doubts
 from agentkit.evals.outcome import Outcome
 from agentkit.evals.outcome_file import OutcomeFile
 from agentkit.evals.row_run import RowRun
@@ -34,6 +34,7 @@ from agentkit.model_evaluation.evaluation_run import first_error
 from agentkit.model_evaluation.progress_bar import OnProgress, progress_listener
 from agentkit.model_evaluation.request_pace import RequestPace
 from agentkit.models.model import NO_USAGE, Usage
+from agentkit.models.model_errors import ModelError
 from agentkit.run.engine.run_options import RUN, RunOptions, check_options
 from agentkit.run.engine.run_result import RunResult
 from agentkit.runs.run_errors import DatabaseUnavailable
@@ -104,7 +105,7 @@ async def evaluate(
         EvaluationError: Another argument is invalid, or the file belongs to another evaluation; nothing was sent.
         ScoresFailed: A score raised an exception or returned no number. The error contains the report.
         EvaluationStopped: The limit of money was reached. The error contains the report.
-        ModelError: The provider refused a batch, or cannot be reached.
+        ModelError: The SDK of the model is not installed; or the provider refused a batch, or cannot be reached.
         DatabaseUnavailable: The database does not respond.
     """
     functions = named_scores(scores)
@@ -138,6 +139,7 @@ async def evaluate(
     if batch:
         problems = batch_problems(valid_rows, simulated_user, rate, money, out)
         batches, run_options["limits"] = checked_batches(agent, options, problems)
+    warn_of_doubts(functions, agent, options)
     try:
         pace = RequestPace(rate)
         with ExitStack() as stack:
@@ -245,7 +247,7 @@ class _Evaluation:
             async with asyncio.TaskGroup() as group:
                 for _ in workers:
                     group.create_task(self._work(waiting, total))
-        except* (EvaluationError, *_COMMON_ERRORS) as errors:
+        except* (EvaluationError, ModelError, *_COMMON_ERRORS) as errors:
             # All workers fail for the same reason.
             raise first_error(errors) from None
         if self._batch_model is not None:
@@ -338,7 +340,10 @@ class _Evaluation:
         except _COMMON_ERRORS:
             raise
         except Exception as error:
-            # Any error of the run is an outcome: one failing row does not stop the others.
+            if isinstance(error.__cause__, ImportError):
+                # The SDK of the model is not installed: all runs would fail.
+                raise
+            # Any other error of the run is an outcome: one failing row does not stop the others.
             error_text = f"{type(error).__name__}: {error}"
             if self._batch_model is not None and self._file is not None:
                 # The next call sends the request again.

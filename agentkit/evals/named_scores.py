@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from agentkit.evals.evaluation_errors import EvaluationError
+from agentkit.agent.agent import Agent
+from agentkit.evals.evaluation_errors import EvaluationError, EvaluationWarning
 from agentkit.evals.model_judge import Judge
-from agentkit.evals.run_scores import ScoreFunction
+from agentkit.evals.run_scores import NamedScore, ScoreFunction
+from agentkit.models.model_names import resolved_model
+from agentkit.models.offline.offline_model import OfflineModel
+from agentkit_prompts.caller_warnings import warn
 
-__all__ = ["named_scores", "score_versions"]
+__all__ = ["named_scores", "score_versions", "warn_of_doubts"]
 
 
 def named_scores(scores: Sequence[ScoreFunction]) -> dict[str, ScoreFunction]:
@@ -39,3 +44,25 @@ def score_versions(functions: Mapping[str, ScoreFunction]) -> list[str]:
             version = f" {function.agent.definition.version.id}"
         names.append(f"{name}{version}")
     return sorted(names)
+
+
+def warn_of_doubts(functions: Mapping[str, ScoreFunction], agent: Agent[Any, Any], options: Mapping[str, Any]) -> None:
+    """Warn of scores that have no meaning: the score names an unknown tool, or the offline model answers.
+
+    Args:
+        functions: The scores by name.
+        agent: The agent.
+        options: Options of each run.
+    """
+    specs = None
+    # Tools that each run creates are unknown before the runs.
+    if "tools" not in options and not agent.definition.tools.is_per_run:
+        specs = {spec.name: spec for spec in agent.specs}
+    has_memory = options.get("memory", agent.memory) is not None
+    for name, function in functions.items():
+        if isinstance(function, NamedScore):
+            doubt = function.doubt(specs, has_memory=has_memory)
+            if doubt:
+                warn(EvaluationWarning(f"score {name}: {doubt}"))
+    if isinstance(resolved_model(options.get("model", agent.chain.model)), OfflineModel):
+        warn(EvaluationWarning("the offline model answers, so that the scores have no meaning: name another model"))

@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic_core import to_jsonable_python
@@ -18,12 +17,15 @@ from agentkit.model_evaluation.scores import choice_match, exact_match, numeric_
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.journal.code_runs import calls_with_code
 from agentkit_prompts.errors import InContextError
+from agentkit_prompts.names import nearest
 
 if TYPE_CHECKING:
     from agentkit.run.engine.run_result import RunResult
+    from agentkit_prompts.context.items import ToolSpec
     from agentkit_prompts.context.messages import ToolCall
 
 __all__ = [
+    "NamedScore",
     "Score",
     "ScoreFunction",
     "called",
@@ -128,7 +130,7 @@ def matches(pattern: str) -> ScoreFunction:
         compiled = re.compile(pattern)
     except re.error as error:
         raise ValueError(f"{pattern!r:.60} is no regular expression: {error}") from error
-    return _named(f"matches:{pattern}", lambda row, result: float(compiled.search(text_of(result)) is not None))
+    return NamedScore(f"matches:{pattern}", lambda row, result: float(compiled.search(text_of(result)) is not None))
 
 
 # Trajectory
@@ -153,12 +155,13 @@ def called(
             return Score(1)
         return Score(0, f"calls: {', '.join(_shown(call) for _, call in calls) or 'none'}")
 
-    return _named(f"called:{tool}", score)
+    return NamedScore(f"called:{tool}", score, tool=tool, arguments=tuple(arguments or ()))
 
 
 def not_called(tool: str) -> ScoreFunction:
     """Return the score 1 if the run did not call a tool, also not in code of `code_mode`."""
-    return _named(f"not_called:{tool}", lambda row, result: all(call.name != tool for call in _calls(result)))
+    name = f"not_called:{tool}"
+    return NamedScore(name, lambda row, result: all(call.name != tool for call in _calls(result)), tool=tool)
 
 
 def no_tool_errors(row: EvalRow, result: RunResult[Any]) -> Score:
@@ -168,7 +171,7 @@ def no_tool_errors(row: EvalRow, result: RunResult[Any]) -> Score:
 
 def max_steps(steps: int) -> ScoreFunction:
     """Return the score 1 if the run needed at most `steps` model calls."""
-    return _named(
+    return NamedScore(
         f"max_steps:{steps}", lambda row, result: Score(float(result.steps <= steps), f"{result.steps} steps")
     )
 
@@ -180,7 +183,7 @@ def max_tokens(tokens: int) -> ScoreFunction:
         used = result.usage.input_tokens + result.usage.output_tokens
         return Score(float(used <= tokens), f"{used} tokens")
 
-    return _named(f"max_tokens:{tokens}", score)
+    return NamedScore(f"max_tokens:{tokens}", score)
 
 
 def max_money(money: float) -> ScoreFunction:
@@ -191,7 +194,7 @@ def max_money(money: float) -> ScoreFunction:
             return Score(0, "unknown cost")
         return Score(float(result.cost <= money), f"{result.cost:.4g} US dollars")
 
-    return _named(f"max_money:{money:g}", score)
+    return NamedScore(f"max_money:{money:g}", score)
 
 
 # Grounding
@@ -213,13 +216,58 @@ def recalled(source: str) -> ScoreFunction:
         sources = [document.source for turn in turns_of(result) for document in turn.composition.context.documents]
         return Score(float(source in sources), f"documents of: {', '.join(sources) or 'none'}")
 
-    return _named(f"recalled:{source}", score)
+    return NamedScore(f"recalled:{source}", score, source=source)
 
 
-def _named(name: str, function: Callable[[EvalRow, RunResult[Any]], Any]) -> ScoreFunction:
-    score = partial(function)
-    score.__name__ = name  # type: ignore[attr-defined]  # the name of the score in reports
-    return score
+class NamedScore:
+    """A score with its name in reports.
+
+    Args:
+        name: Name of the score.
+        function: The score.
+        tool: Name of a tool that the score counts; empty for other scores.
+        arguments: Names of arguments of the tool.
+        source: Source of a document that the score expects; empty for other scores.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[[EvalRow, RunResult[Any]], Any],
+        *,
+        tool: str = "",
+        arguments: Sequence[str] = (),
+        source: str = "",
+    ) -> None:
+        self.__name__ = name
+        self._function, self._tool, self._arguments, self._source = function, tool, arguments, source
+
+    def __call__(self, row: EvalRow, result: RunResult[Any]) -> Any:
+        """Return the value of the score."""
+        return self._function(row, result)
+
+    def doubt(self, specs: Mapping[str, ToolSpec] | None, *, has_memory: bool) -> str:
+        """Return the reason why the value of this score is the same for all runs; empty without a reason.
+
+        Args:
+            specs: The tools of the agent by name; None if each run creates its tools.
+            has_memory: True if the agent recalls documents.
+        """
+        if self._source and not has_memory:
+            return "the agent has no memory, so that no prompt contains a document"
+        if not self._tool or specs is None:
+            return ""
+        spec = specs.get(self._tool)
+        if spec is None:
+            # `code_mode` describes the functions of its code in the schema of its tool.
+            if any(self._tool in str(each.parameters) for each in specs.values()):
+                return ""
+            return f"the agent declares no tool {self._tool!r:.60}{nearest(self._tool, specs)}"
+        properties = spec.parameters.get("properties", {})
+        unknown = [name for name in self._arguments if name not in properties]
+        if not unknown or spec.parameters.get("additionalProperties"):
+            return ""
+        return f"the tool {self._tool!r:.60} has no argument {unknown[0]!r:.60}{nearest(unknown[0], properties)}"
 
 
 def _expected(row: EvalRow) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 from agentkit.model_evaluation.scores import Score
 from agentkit.model_evaluation.shipped_scores import score_of_cfg
+from agentkit.models.model import MODEL_EXPECTED
 from agentkit_prompts.errors import InContextError, Problem, Problems, brief, error_of_problems
 from agentkit_prompts.evaluation.config.infer_cfg import read_cfg, shows_examples
 from agentkit_prompts.evaluation.dataset_reader import Row
@@ -93,8 +94,7 @@ def check_arguments(rows: object, model: object, counter: object) -> None:
         if not _is_list(value):
             problems.append(Problem(place, f"expected a list of dicts, got {brief(value)}"))
     if not callable(getattr(model, "request", None)):
-        text = f"expected a model, such as OpenAIModel(...), got {brief(model)}"
-        problems.append(Problem("model", text))
+        problems.append(Problem("model", f"{MODEL_EXPECTED}, got {brief(model)}"))
     if not callable(getattr(counter, "count", None)):
         text = f"expected an object with a method `count`, got {brief(counter)}"
         problems.append(Problem("counter", text))

@@ -129,7 +129,7 @@ class EvaluationRun:
 
     def _concerns_all_rows(self, error: ModelError) -> bool:
         """True if every other row would probably fail with the same error."""
-        if isinstance(error, ModelAuthError):
+        if isinstance(error, ModelAuthError) or isinstance(error.__cause__, ImportError):
             return True
         if isinstance(error, ModelRequestError) and not self._answered:
             # One row can be refused for its text; if many rows are refused, all requests are probably invalid.

@@ -20,6 +20,7 @@ from agentkit.model_evaluation.request_pace import RequestPace
 from agentkit.model_evaluation.scores import Score
 from agentkit.model_evaluation.shipped_scores import score_of_rows
 from agentkit.models.model import Model
+from agentkit.models.model_names import resolved_model
 from agentkit.models.settings import NO_SETTINGS, ModelSettings
 from agentkit_prompts.errors import InContextError, brief
 from agentkit_prompts.evaluation.dataset_reader import Row
@@ -37,7 +38,7 @@ _CONCURRENCY = 16
 async def run(
     evaluation: InContext | Mapping[str, Any],
     rows: Sequence[Row] | Mapping[str, Sequence[Row]],
-    model: Model,
+    model: Model | str,
     *,
     out: str | os.PathLike[str] | None = None,
     score: Score | str | None = None,
@@ -58,7 +59,8 @@ async def run(
         evaluation: An evaluation, or a configured dataset with `infer_cfg` and `reader_cfg`.
         rows: The test rows; for a configured dataset also the splits by name. If its `train_split` is its
             `test_split`, rows without splits are the worked examples too.
-        model: The model. Scores of texts need a model that accepts text, such as `CompletionModel`.
+        model: The model, or its name such as "openai:gpt-5-mini". Scores of texts need a model that accepts text, such
+            as `CompletionModel`.
         out: File of JSON lines that stores every answer on arrival. A run with an existing file continues the
             evaluation and sends only the missing requests.
         score: Score function of an answer and the true answer, or `exact`, `choice`, `numeric` or `none`. By default
@@ -81,10 +83,12 @@ async def run(
             other authors could then send a file of this machine to the model.
 
     Raises:
-        InContextError: An argument is invalid; raised before the first request.
+        AgentDefinitionError: The name of the model is unknown; raised before the first request.
+        InContextError: Another argument is invalid; raised before the first request.
         EvaluationFailed: Requests of rows failed. The error contains the answers of the other rows.
         ModelError: The endpoint refuses every request, or cannot be reached.
     """
+    model = resolved_model(model)
     check_arguments(rows, model, counter)
     if isinstance(evaluation, InContext):
         icl, test_rows, eval_cfg = evaluation, rows, None
@@ -141,7 +145,7 @@ def _conditions(sender: PromptSender, model: Model) -> dict[str, Any]:
 def run_sync(
     evaluation: InContext | Mapping[str, Any],
     rows: Sequence[Row] | Mapping[str, Sequence[Row]],
-    model: Model,
+    model: Model | str,
     **options: Any,
 ) -> Evaluation:
     """Run an evaluation from code that is not async. See `run`."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agentkit.errors import AgentDefinitionError, named_problems
 from agentkit.models.abilities import fitted, output_modes_of, text_tokens_of
-from agentkit.models.model import Delta, Model, OnDelta, Reply, send_delta
+from agentkit.models.model import MODEL_EXPECTED, Delta, Model, OnDelta, Reply, send_delta
 from agentkit.models.model_errors import ModelError, ModelRateLimited, ModelUnavailable
 from agentkit.models.prices import Price, price_of
 from agentkit.models.settings import ModelSettings, with_settings
@@ -58,7 +58,7 @@ class FallbackModel:
     def _problems(self) -> Iterator[str]:
         for model in self.models:
             if not callable(getattr(model, "request", None)):
-                yield f"models: expected a model, got {model!r:.60}"
+                yield f"models: {MODEL_EXPECTED}, got {model!r:.60}"
         if len(self.models) < 2:
             yield f"models: expected two models or more, as in FallbackModel(model, model), got {len(self.models)}"
         for kind in self.on:

@@ -19,6 +19,7 @@ from agentkit.models.abilities import output_modes_of
 from agentkit.models.http.endpoint import model_secrets
 from agentkit.models.model import Delta, Model, OnDelta, Reply, Usage, send_delta
 from agentkit.models.model_errors import ModelError, ScriptExhausted
+from agentkit.models.model_names import resolved_model
 from agentkit.models.offline.scripted_model import send_words
 from agentkit.models.prices import Price, price_of
 from agentkit.models.settings import ModelSettings, with_settings
@@ -60,14 +61,15 @@ class RecordedModel:
     (`..._KEY`, `..._TOKEN`), are masked everywhere. Other text of requests and replies is stored unchanged.
 
     Args:
-        model: The model that receives the requests.
+        model: The model that receives the requests, or its name.
         path: A file that does not exist yet; only its owner can read it.
 
     Raises:
         FileExistsError: The file exists already.
     """
 
-    def __init__(self, model: Model, path: str | Path) -> None:
+    def __init__(self, model: Model | str, path: str | Path) -> None:
+        model = resolved_model(model)
         self._model = model
         self._path = Path(path)
         self.name = model.name

@@ -7,6 +7,7 @@ import json
 import math
 import random
 import statistics
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from agentkit.evals import (
     EvaluationError,
     EvaluationReport,
     EvaluationStopped,
+    EvaluationWarning,
     RowsError,
     Score,
     ScoresFailed,
@@ -46,7 +48,9 @@ from agentkit.evals import (
     recalled,
 )
 from agentkit.models import Price, Reply, Usage
-from agentkit.prompts import AdditionalInfoPrompt, Layers, Template
+from agentkit.prompts import AdditionalInfoPrompt, Layers, PromptContext, Template
+from agentkit.sandbox import ProcessSandbox, code_mode
+from agentkit.tools import DynamicToolset
 from tests.raising import raises
 
 OF_SHOP = Layers(AdditionalInfoPrompt(Template("You work for {{ shop }}.")))
@@ -170,6 +174,41 @@ def test_scores_of_trajectories() -> None:
         report = evaluate_sync(Agent(ScriptedModel(replies), "x", tools=[search]), [{"input": "Hi"}], [score])
         (result,) = report.outcomes[0].scores.values()
         assert result.value == value, (score.__name__, replies, result)
+
+
+def test_a_score_that_can_have_one_value_only_is_a_warning() -> None:
+    @tool
+    def transfer(number: int) -> str:
+        """Transfer money."""
+        return "done"
+
+    async def created(context: PromptContext) -> list[Any]:
+        return [transfer]
+
+    class NoDocuments:
+        def recall(self, query: str) -> tuple[()]:
+            return ()
+
+    cases: list[tuple[Any, dict[str, Any], bool]] = [
+        (called("transfer", arguments={"number": 1}), {}, False),
+        (not_called("tranfser"), {}, True),
+        (called("tranfser"), {}, True),
+        (called("transfer", arguments={"nmber": 1}), {}, True),
+        (not_called("tranfser"), {"tools": [DynamicToolset(created)]}, False),
+        (called("transfer"), {"tools": [code_mode([transfer], sandbox=ProcessSandbox())]}, False),
+        (not_called("tranfser"), {"tools": [code_mode([transfer], sandbox=ProcessSandbox())]}, True),
+        (recalled("a.md"), {}, True),
+        (recalled("a.md"), {"memory": NoDocuments()}, False),
+        (exact, {}, False),
+        (exact, {"model": "offline"}, True),
+    ]
+    for score, options, is_doubtful in cases:
+        agent = Agent(**{"model": ScriptedModel.repeat("ok"), "instructions": "x", "tools": [transfer], **options})
+        with warnings.catch_warnings(record=True) as issued:
+            warnings.simplefilter("always")
+            evaluate_sync(agent, [{"input": "Hi", "expected": "ok"}], [score])
+        doubts = [each for each in issued if each.category is EvaluationWarning]
+        assert len(doubts) == is_doubtful, (score.__name__, options, doubts)
 
 
 def test_rows_are_read_from_files_and_reach_the_run(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import sys
 import warnings
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +15,8 @@ import pytest
 from starlette.responses import JSONResponse, Response
 
 from agentkit import CompletionModel, ModelSettings, OpenAIModel, ScriptedModel
-from agentkit.models import ModelReplyError, ModelUnavailable
+from agentkit.errors import AgentDefinitionError
+from agentkit.models import ModelError, ModelReplyError, ModelUnavailable
 from agentkit.prompts import evaluation
 from agentkit.prompts.evaluation import (
     ApiMetaTemplate,
@@ -345,7 +347,7 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("options", "expected"),
         [
-            ({"rows": None, "model": "openai:x", "counter": 5}, ["rows", "model", "counter"]),
+            ({"rows": None, "model": 7, "counter": 5}, ["rows", "model", "counter"]),
             ({"rows": iter(ROWS)}, ["rows"]),
             ({"rows": {"test": "x", "train": 5}}, ["rows['test']", "rows['train']"]),
         ],
@@ -355,6 +357,16 @@ class TestMistakes:
         with pytest.raises(InContextError) as caught:
             await evaluation.run(cfg(), **given)
         assert places(caught) == expected
+
+    async def test_the_name_of_a_model_is_its_model(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = await evaluation.run(cfg(), ROWS, "offline", score="none")
+        assert len(found.rows) == len(ROWS)
+        with pytest.raises(AgentDefinitionError):
+            await evaluation.run(cfg(), ROWS, "gpt-5-mini")
+        monkeypatch.setitem(sys.modules, "openai", None)
+        with pytest.raises(ModelError) as caught:
+            await evaluation.run(cfg(), ROWS, "openai:gpt-5-mini", score="exact")
+        assert caught.value.name == "openai"
 
     async def test_a_file_that_cannot_be_written_is_refused(self) -> None:
         with pytest.raises(InContextError) as caught:

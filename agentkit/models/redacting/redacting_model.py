@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from agentkit.errors import AgentDefinitionError, GuardError
 from agentkit.models.abilities import fitted, output_modes_of, text_tokens_of
 from agentkit.models.http.restored_text import RestoredText
-from agentkit.models.model import Delta, Model, OnDelta, Reply, send_delta
+from agentkit.models.model import MODEL_EXPECTED, Delta, Model, OnDelta, Reply, send_delta
 from agentkit.models.model_errors import ModelError
 from agentkit.models.prices import Price, price_of
 from agentkit.models.redacting.personal_data import personal_data
@@ -63,7 +63,7 @@ class RedactingModel:
         self._model = resolved_model(model)
         problems: list[str] = []
         if not callable(getattr(self._model, "request", None)):
-            problems.append(f"model: expected a model, got {model!r:.60}")
+            problems.append(f"model: {MODEL_EXPECTED}, got {model!r:.60}")
         is_list = isinstance(detectors, Sequence) and not isinstance(detectors, str)
         if not is_list or not detectors or not all(map(callable, detectors)):
             problems.append(f"detectors: expected functions of a text, such as [personal_data], got {detectors!r:.60}")

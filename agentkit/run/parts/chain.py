@@ -13,6 +13,7 @@ from agentkit.ground.short_errors import short_errors
 from agentkit.ground.sync_driver import run_blocking
 from agentkit.ground.unknown_options import ELSEWHERE, refusing_unknown
 from agentkit.models.abilities import fitted, text_tokens_of
+from agentkit.models.model import MODEL_EXPECTED, Model
 from agentkit.output.answer import AnswerReader
 from agentkit_prompts.composition.compose import RenderCache, compose
 from agentkit_prompts.composition.composition import Composition
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeForm
 
-    from agentkit.models.model import Delta, Model, OnDelta, Reply
+    from agentkit.models.model import Delta, OnDelta, Reply
     from agentkit.output.output_spec import OutputSpec
     from agentkit_prompts.prompters.history import History, Tools
     from agentkit_prompts.prompters.prompter import Prompter, SlotValues
@@ -55,7 +56,7 @@ class Chain(Generic[Output]):
     """Layers bound to a model: sends one composition and returns one answer.
 
     Args:
-        model: The model that receives the composition.
+        model: The model that receives the composition, or its name such as "openai:gpt-5-mini".
         layers: The layers; a prompt, `Template` or str becomes the system prompt. A `Prompter` has its own layers.
         output: The output type: `str`, or any type that pydantic validates; a function, which is called with the
             answer and finishes the run; or an `OutputSpec`, which sets how the answer is requested and validated. In
@@ -95,7 +96,7 @@ class Chain(Generic[Output]):
     @overload
     def __init__(
         self,
-        model: Model,
+        model: Model | str,
         layers: Layers | Prompter | AnyPrompt = ...,
         *,
         output: TypeForm[Output] = ...,
@@ -104,7 +105,7 @@ class Chain(Generic[Output]):
     @overload
     def __init__(
         self,
-        model: Model,
+        model: Model | str,
         layers: Layers | Prompter | AnyPrompt = ...,
         *,
         output: OutputSpec[Output] | Callable[..., Awaitable[Output]],
@@ -113,7 +114,7 @@ class Chain(Generic[Output]):
     @overload
     def __init__(
         self,
-        model: Model,
+        model: Model | str,
         layers: Layers | Prompter | AnyPrompt = ...,
         *,
         output: Callable[..., Output],
@@ -121,7 +122,7 @@ class Chain(Generic[Output]):
     ) -> None: ...
     def __init__(
         self,
-        model: Model,
+        model: Model | str,
         layers: Layers | Prompter | AnyPrompt = "",
         *,
         output: Any = str,
@@ -129,13 +130,17 @@ class Chain(Generic[Output]):
         budget: int | Budget | None = None,
         redact: Callable[[Composition], Composition] | None = None,
     ) -> None:
+        if isinstance(model, str):
+            from agentkit.models.model_names import model as model_of_name
+
+            model = model_of_name(model)
         if isinstance(model, type) or not callable(getattr(model, "request", None)):
             got = brief(model, 60)
             if isinstance(model, type):
                 got = f"the class: write {model.__name__}(...)"
             elif isinstance(model, Layers):
                 got = "Layers: write Chain(model, layers=...)"
-            raise AgentDefinitionError(f"model: expected a model, such as OpenAIModel(...), got {got}", name="model")
+            raise AgentDefinitionError(f"model: {MODEL_EXPECTED}, got {got}", name="model")
         if counter is not None and not is_counter(counter):
             raise AgentDefinitionError(
                 f"counter: {COUNTER_EXPECTED}, got {counter!r:.60}",
