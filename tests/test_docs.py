@@ -2,8 +2,9 @@
 
 The blocks of a file run in order, in an empty folder. `python` blocks share a namespace. When the next block is `text`
 or `output`, it is exactly what a `python` block prints. A block with a title is written to the file of that name.
-`bash` blocks are run where the page is one of `SHELL`, with `...` for what differs from run to run; elsewhere the
-scripts they name must exist. Pages that ask OpenAI ask a server on this machine, through the official SDK.
+`bash` blocks, but not `sh` blocks, are run where the page is one of `SHELL`, with `...` for what differs from run to
+run; elsewhere the scripts they name must exist. Pages that ask OpenAI ask a server on this machine, through the
+official SDK.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from tests.servers import Asked, in_turn, says, serve
 from tests.waiting import LONG, reserved_port
 
 ROOT = Path(__file__).parent.parent
-SHELL = ("tutorial.md",)
+SHELL = ("tutorial.md", "evaluate-a-model.md")
 REFERENCE = ROOT / "docs" / "reference"  # written by scripts/docs; git ignores it
 PAGES = [ROOT / "README.md", *sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent != REFERENCE)]
 FENCE = re.compile(r"^( *)(`{3,})(\w*)([^\n`]*)\n(.*?)^\1\2 *$", re.MULTILINE | re.DOTALL)
