@@ -84,6 +84,8 @@ def main() -> int:
     heading("1. The prompt, before anything is sent: each line with its origin")
     show_lines(agent.compose(context_with(REVIEW)))
     answer = agent.run_sync(context_with(REVIEW)).output
+    print("\nThe lines <untrusted-...> are a fence around all documents. Each document keeps its trust:")
+    print("returns.md is a file of the shop, review.md is the text of a customer.")
     print(f"\nanswer of an offline model: {answer.splitlines()[0]}")
 
     heading("2. The same question. Now the review contains an instruction, and the model obeys it")
