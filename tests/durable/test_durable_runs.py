@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -141,6 +142,12 @@ async def test_an_image_is_the_answer_of_a_durable_run(working: Working, source:
     working(agent)
     handle = await agent.start("A cat.")
     assert (await handle.result(timeout=LONG)).output == image
+
+
+def test_runs_without_their_library_are_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dbos", None)
+    with raises(DurableError, name="dbos"):
+        Runs("sqlite:///runs.db")
 
 
 async def test_a_paused_run_is_listed_approved_once_and_goes_on(working: Working) -> None:
