@@ -7,6 +7,7 @@ import json
 import math
 import random
 import statistics
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from agentkit import Agent, Message, ScriptedModel, ToolCall, ToolContext, tool
+from agentkit import Agent, Message, ModelError, OpenAIModel, ScriptedModel, ToolCall, ToolContext, tool
 from agentkit.errors import DepsMismatch, UnknownOption
 from agentkit.evals import (
     EvalRow,
@@ -209,6 +210,12 @@ def test_a_score_that_can_have_one_value_only_is_a_warning() -> None:
             evaluate_sync(agent, [{"input": "Hi", "expected": "ok"}], [score])
         doubts = [each for each in issued if each.category is EvaluationWarning]
         assert len(doubts) == is_doubtful, (score.__name__, options, doubts)
+
+
+def test_a_missing_sdk_ends_the_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with raises(ModelError, name="openai"):
+        evaluate_sync(Agent(OpenAIModel("m", api_key="k"), "x"), [{"input": "Hi"}, {"input": "Ho"}], [max_steps(1)])
 
 
 def test_rows_are_read_from_files_and_reach_the_run(tmp_path: Path) -> None:

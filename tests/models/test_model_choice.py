@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from starlette.responses import JSONResponse
 from agentkit import (
     Agent,
     AnthropicModel,
+    Chain,
     FallbackModel,
     Limits,
     ModelError,
@@ -26,6 +28,7 @@ from agentkit import (
     tool,
 )
 from agentkit.errors import AgentDefinitionError
+from agentkit.memory import fact_extractor
 from agentkit.models import (
     Model,
     ModelAuthError,
@@ -34,7 +37,7 @@ from agentkit.models import (
     ModelUnavailable,
     Price,
 )
-from agentkit.testing import CutOff
+from agentkit.testing import CutOff, RecordedModel
 from agentkit.tools import Tool
 from tests.models.asking import KEY, NOTHING_LEFT_OPEN, ask, composed
 from tests.models.wire_forms import WIRES, model_of, speaks
@@ -101,6 +104,14 @@ def test_an_address_that_is_none_is_refused_without_its_password(name: str) -> N
     with pytest.raises((ModelRequestError, AgentDefinitionError)) as caught:
         model(name)
     assert "hunter2" not in str(caught.value) and "hunter2" not in str(vars(caught.value))
+
+
+def test_a_parameter_for_a_model_accepts_its_name(tmp_path: Path) -> None:
+    for make in (Agent, Chain, fact_extractor, lambda name: RecordedModel(name, tmp_path / "recording")):
+        assert make("offline")
+        with pytest.raises(AgentDefinitionError) as caught:
+            make("gpt-5-mini")
+        assert caught.value.name == "model"
 
 
 def test_a_name_refuses_settings_that_its_model_cannot_do() -> None:
