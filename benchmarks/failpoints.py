@@ -45,6 +45,7 @@ FAILPOINTS: Mapping[str, str] = {
     "repair.queued": "missing and orphaned points are in the outbox, the index is unchanged",
     "restore.written": "the rows of a backup are written, not committed",
     "restore.committed": "the rows of a backup are stored, the index is not built",
+    "sessions.line": "the messages of some lines of a file are stored",
     "spaces.dropped": "the index of an unused space is empty, not recorded in SQL",
     "worker.leased": "a worker has leased rows",
     "worker.embedded": "the vectors are computed",

@@ -205,7 +205,7 @@ def test_chats_from_before_an_agent_had_a_memory_are_said_to_be_apart(
     assert run("sessions", "list", "--agent", str(file)).stdout.split()[3:5] == ["s", "4"]
 
 
-def test_sessions_are_listed_shown_and_exported(run: Run, shop: str, folder: Path) -> None:
+def test_sessions_are_listed_shown_exported_and_imported(run: Run, shop: str, folder: Path) -> None:
     run("chat", "--agent", f"{shop}:hello", "--session", "s", stdin="Hi\nAgain\n")
     own = ("--agent", f"{shop}:hello")
     assert run("sessions", "list", *own).stdout.split()[3:5] == ["s", "4"]
@@ -216,6 +216,14 @@ def test_sessions_are_listed_shown_and_exported(run: Run, shop: str, folder: Pat
     run("sessions", "export", "--output", "out.jsonl", *own)
     assert stat.S_IMODE((folder / "out.jsonl").stat().st_mode) == 0o600
     assert json.loads((folder / "out.jsonl").read_text())["messages"][0] == {"role": "user", "content": "Hi"}
+    other = ("--home", "other", "--json")
+    for added in (4, 0):
+        done = run("sessions", "import", "out.jsonl", *other)
+        assert json.loads(done.stdout) == {"lines": 1, "added": added}
+    assert [one["name"] for one in json.loads(run("sessions", "list", *other).stdout)] == ["s"]
+    (folder / "out.jsonl").write_text("{}")
+    wrong = run("sessions", "import", "out.jsonl", *other)
+    assert wrong.exit_code == 1 and "line 1: session: expected text" in wrong.stderr
     rows = [json.loads(line) for line in run("export", "--agent", f"{shop}:hello").stdout.splitlines()]
     assert [[one["role"] for one in row["messages"]] for row in rows] == [
         ["system", "user", "assistant"],

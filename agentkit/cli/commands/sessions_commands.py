@@ -1,4 +1,4 @@
-"""`agentkit sessions ...`: commands that list, show and export stored conversations."""
+"""`agentkit sessions ...`: commands that list, show, export and import conversations."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agentkit.cli.agent_option import AgentSource, conversation_memory, earlier_sessions, loaded_agent, scope_of
-from agentkit.cli.options import HOME, AsJson, Home, Output, TenantName, UserName, open_existing, utf8
-from agentkit.cli.screen import note, put, put_json, put_table
+from agentkit.cli.options import HOME, AsJson, Home, Output, TenantName, UserName, open_existing, open_memory, utf8
+from agentkit.cli.screen import note, progress_bar, put, put_json, put_table
 
 if TYPE_CHECKING:
     from agentkit_memory import Memory
+    from agentkit_memory.conversations.session_file import SessionImport
     from agentkit_memory.store.records import SessionInfo
 
 __all__ = ["sessions_app"]
@@ -26,7 +27,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a conversatio
 
 @sessions_app.callback()
 def sessions() -> None:
-    """List, show and export stored conversations."""
+    """List, show, export and import conversations."""
 
 
 @sessions_app.command("list")
@@ -109,6 +110,36 @@ def export(
         conversations = ((name, map(openai_message, existing_session(memory, name).conversation)) for name in selected)
         lines = ({"session": name, "messages": [*messages]} for name, messages in conversations)
         write_lines(lines, output, as_json)
+
+
+@sessions_app.command("import")
+def import_file(
+    file: Annotated[Path, typer.Argument(metavar="FILE", readable=False, help="JSON lines, as `export` writes them.")],
+    user: UserName = None,
+    tenant: TenantName = None,
+    as_json: AsJson = False,
+    home: Home = HOME,
+) -> None:
+    """Append the messages of JSON lines to conversations.
+
+    All lines are checked first. The command may be interrupted and restarted at any time: no line is stored twice.
+
+    Example: agentkit sessions import trip.jsonl --user ada
+    """
+    from rich.progress import DownloadColumn
+
+    with open_memory(home, scope_of(None, tenant, user)) as memory, progress_bar(DownloadColumn()) as bar:
+        task = bar.add_task("checking", total=None)
+
+        def progress(now: SessionImport) -> None:
+            text = f"storing {now.lines} lines, {now.added} messages"
+            bar.update(task, description=text, completed=now.done_bytes, total=now.total_bytes)
+
+        done = memory.admin.import_sessions(file, on_progress=progress)
+    if as_json:
+        put_json({"lines": done.lines, "added": done.added})
+    else:
+        note(f"{done.added} messages added from {done.lines} lines")
 
 
 def _last(info: SessionInfo) -> str:

@@ -20,6 +20,7 @@ from agentkit_memory.errors import StoreCorrupt, StoreError
 from agentkit_memory.reembed.gate import Gate, Reembedding, ReembedProgress
 from agentkit_memory.reembed.reembed import reembed
 from agentkit_memory.reembed.switching import abandon, renew
+from agentkit_memory.scope import Scope
 from agentkit_memory.store.records import CorruptRow, Repair, Usage, Verification
 from agentkit_prompts.errors import brief
 from agentkit_prompts.ranking.embedder import Embedder
@@ -28,8 +29,8 @@ from agentkit_prompts.system.regular_files import open_regular
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from agentkit_memory.conversations.session_file import SessionImport
     from agentkit_memory.open_store import OpenStore
-    from agentkit_memory.scope import Scope
 
 __all__ = ["Admin"]
 
@@ -259,6 +260,40 @@ class Admin:
         self._store.indexes.close_all()
         self._store.catch_up_later()
         return counts
+
+    def import_sessions(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        scope: Scope | str | None = None,
+        on_progress: Callable[[SessionImport], None] | None = None,
+    ) -> SessionImport:
+        """Append the messages of a file of JSON lines to conversations, which are created if missing.
+
+        A line is an append: `{"session": "trip", "messages": [...]}`, with messages in the format of a provider, as
+        `agentkit sessions export` writes them, and optionally a `key` and the time `said_at`. Results of tools are in
+        the line of their calls. All lines are checked before the first is stored. The call may be interrupted at any
+        point and repeated: each append has a key, by default the number and the content of its line, so that no line is
+        stored twice. The messages are indexed afterwards, and found by their words until then.
+
+        Args:
+            path: The file.
+            scope: Scope of the conversations; by default the scope of this memory, and the user `local`.
+            on_progress: Called after every 500 lines, and after the last.
+
+        Raises:
+            IngestError: The file cannot be read, or lines are invalid. Nothing was stored.
+            AlreadyUsed: A key was used for other messages. The lines before are stored.
+            StoreError: The database cannot be written. The lines before are stored.
+        """
+        from agentkit_memory.conversations.session_file import import_sessions
+
+        owner = self._scope
+        if scope is not None:
+            owner = Scope.of(scope)
+        done = import_sessions(self._store.database, owner.with_default_user(), file_named(path), on_progress)
+        self._store.catch_up_later()
+        return done
 
     def usage(self) -> tuple[Usage, ...]:
         """Return the usage of each tenant, ordered by name.
