@@ -21,7 +21,7 @@ from agentkit_prompts.templates.spans import Span
 from agentkit_prompts.tokens.counter import message_tokens
 from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
 from agentkit_prompts.tree.layers import PLACES
-from agentkit_prompts.tree.prompt import BasePrompt, has_own_code, render_prompt
+from agentkit_prompts.tree.prompt import BasePrompt, has_own_code, has_own_values, render_prompt
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.call_content import CallContent
@@ -326,7 +326,8 @@ class _Question:
             paths = [parse_path(name) for name in span.pointer.split(", ")]
         prompt = self.prompts.get(span.prompt)
         selected: Sequence[Example] = ()
-        if isinstance(prompt, ExamplesPrompt) and not prompt.examples:
+        # The pointers of a class with custom values are paths in the context.
+        if isinstance(prompt, ExamplesPrompt) and not prompt.examples and not has_own_values(prompt):
             selected = prompt.chosen(self.composition.context)
         return tuple([self._in_context(path, selected) for path in paths if path is not None])
 

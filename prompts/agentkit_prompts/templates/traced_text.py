@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.parts import MARKER, MEDIA_OPENING, Media
-from agentkit_prompts.context.prompt_context import Trust
+from agentkit_prompts.context.prompt_context import PromptContext, Trust
 from agentkit_prompts.errors import PromptError
+from agentkit_prompts.templates.item_paths import ItemPaths
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.sandbox.values import MediaText, RenderedText, Site, Trusted
 from agentkit_prompts.templates.spans import Segment
@@ -41,14 +42,22 @@ class TracedText(Rendered):
         trace: Result of the program.
         values: Values that the program read.
         prefixes: Paths of values in the context, by the name in `values`, if the name is not the path.
+        context: The context if the class of the prompt can change its items in `values`, else None.
     """
 
-    __slots__ = ("_prefixes", "_trace", "_values")
+    __slots__ = ("_context", "_paths", "_prefixes", "_trace", "_values")
 
-    def __init__(self, trace: Trace, values: Mapping[str, Any], prefixes: Mapping[str, str]) -> None:
+    def __init__(
+        self, trace: Trace, values: Mapping[str, Any], prefixes: Mapping[str, str], context: PromptContext | None
+    ) -> None:
+        if context is not None:
+            # The class can change its lists before the origins are computed.
+            values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
         self._trace = trace
         self._values = values
         self._prefixes = prefixes
+        self._context = context
+        self._paths: ItemPaths | None = None
         media: tuple[Media, ...] = ()
         # Without parts, a marker can come from a wrapped text that passed through a filter. The search for a single
         # character is ten times as fast in a long text, so it comes first.
@@ -143,21 +152,40 @@ class TracedText(Rendered):
     def _place(self, pointer: str, roots: Iterable[str]) -> str:
         """Return the path of a value in the context; if the pointer is empty, the paths of the roots."""
         if not pointer:
-            return ", ".join(self._prefixes.get(root, root) for root in roots)
+            return ", ".join(filter(None, map(self._place_of_root, roots)))
         root = _ROOT.match(pointer)
-        if root is None or root[0] not in self._prefixes:
-            return pointer
-        return self._prefixes[root[0]] + pointer[root.end() :]
+        if root is not None and root[0] in self._prefixes:
+            return self._prefixes[root[0]] + pointer[root.end() :]
+        if self._context is not None:
+            return self._item_paths(self._context).of(pointer)
+        return pointer
+
+    def _place_of_root(self, root: str) -> str:
+        if root in self._prefixes or self._context is None:
+            return self._prefixes.get(root, root)
+        return self._item_paths(self._context).of_all(root)
+
+    def _item_paths(self, context: PromptContext) -> ItemPaths:
+        if self._paths is None:
+            self._paths = ItemPaths(self._values, context)
+        return self._paths
 
     def _item(self, pointer: str) -> object:
         """Return the item of the context, such as a document, that contains the value at a pointer; None if no item."""
         match = _ITEM.match(pointer)
         if match is None:
-            return None
+            return self._single_item(pointer)
         items, number = self._values.get(match[1]), int(match[2])
         if not isinstance(items, tuple) or number >= len(items):
             return None
         return items[number]
+
+    def _single_item(self, pointer: str) -> object:
+        """Return the item of the context that the class of the prompt passes under a separate name; None if no item."""
+        root = _ROOT.match(pointer)
+        if self._context is None or root is None or not self._item_paths(self._context).contains(root[0]):
+            return None
+        return self._values[root[0]]
 
     def _is_role(self, pointer: str) -> bool:
         """True for the pointer to the role of a message, which is trusted, because it is one of four words."""

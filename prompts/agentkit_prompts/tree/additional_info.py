@@ -13,7 +13,7 @@ from agentkit_prompts.errors import KwargsError, LiteralTextWarning, PromptError
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.template import Template, schema_of_names
 from agentkit_prompts.tree.leaves import FIELD, default_template
-from agentkit_prompts.tree.prompt import BasePrompt, has_own_code
+from agentkit_prompts.tree.prompt import BasePrompt, has_own_code, render_values
 
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema, Problem
@@ -107,4 +107,4 @@ class AdditionalInfoPrompt(BasePrompt):
             problems = self.kwargs_problems(kwargs)
             if problems:
                 raise KwargsError({name: (problem, ()) for name, problem in problems})
-        return self.template.run(self.values(ctx), locale=ctx.locale, prefixes=places)
+        return render_values(self, self.values(ctx), ctx, places)

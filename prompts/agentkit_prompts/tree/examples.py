@@ -146,7 +146,7 @@ class ExamplesPrompt(BasePrompt):
         """
         if has_own_code(self):
             return None
-        reads = self.template.reads | {"examples"}
+        reads = (self.template.reads - self.supplies) | {"examples"}
         if type(self.selector) is StaticSelector:
             return reads
         return reads | {"user_input", "selections"}

@@ -29,7 +29,15 @@ from agentkit_prompts.tree.frozen_model import FrozenModel
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema, Problem
 
-__all__ = ["BasePrompt", "Volatility", "has_own_code", "render_prompt", "render_values", "with_fence"]
+__all__ = [
+    "BasePrompt",
+    "Volatility",
+    "has_own_code",
+    "has_own_values",
+    "render_prompt",
+    "render_values",
+    "with_fence",
+]
 
 Volatility: TypeAlias = Literal["static", "session", "turn"]
 _OURS = "agentkit_prompts."
@@ -203,7 +211,7 @@ class BasePrompt(FrozenModel, ABC):
         # A params schema validates all values, so its rendering depends on all of them.
         if self.template.params_schema is not None:
             return CONTEXT_NAMES
-        return self.template.reads
+        return self.template.reads - self.supplies
 
     def values(self, ctx: PromptContext) -> Mapping[str, Any]:
         """Return the values that the template can read: by default the values of the context."""
@@ -232,9 +240,16 @@ class BasePrompt(FrozenModel, ABC):
         return rendered.text, media_table(rendered.media)
 
 
-def render_values(prompt: BasePrompt, values: Mapping[str, Any], ctx: PromptContext) -> Rendered:
-    """Render the template of a prompt with `values`, and break the heads of items in untrusted text."""
-    rendered = prompt.template.run(values, locale=ctx.locale)
+def render_values(
+    prompt: BasePrompt, values: Mapping[str, Any], ctx: PromptContext, prefixes: Mapping[str, str] | None = None
+) -> Rendered:
+    """Render the template of a prompt with `values`, and break the heads of items in untrusted text.
+
+    `prefixes` as in `Template.run`.
+    """
+    # Only a custom class can change the position of an item, and the origins take longer to compute then.
+    context = ctx if has_own_values(prompt) else None
+    rendered = prompt.template.run(values, locale=ctx.locale, prefixes=prefixes, context=context)
     heads = prompt._heads
     if heads is None:
         return rendered
@@ -278,8 +293,12 @@ def with_fence(prompt: BasePrompt, rendered: Rendered, ctx: PromptContext) -> Re
 
 def has_own_code(prompt: BasePrompt) -> bool:
     """True if a class outside of this package defines `render` or `values`, so that the names it reads are unknown."""
-    prompt_class = type(prompt)
-    return not (prompt_class.render.__module__.startswith(_OURS) and prompt_class.values.__module__.startswith(_OURS))
+    return has_own_values(prompt) or not type(prompt).render.__module__.startswith(_OURS)
+
+
+def has_own_values(prompt: BasePrompt) -> bool:
+    """True if a class outside of this package defines `values`, so that it can change the items of the context."""
+    return not type(prompt).values.__module__.startswith(_OURS)
 
 
 def _complete_formats(prompt_class: type[BasePrompt]) -> None:

@@ -15,7 +15,7 @@ from agentkit_prompts.templates.template import Template
 from agentkit_prompts.templates.traced_text import wrapped_value
 from agentkit_prompts.tree.extent import check_extent
 from agentkit_prompts.tree.leaves import AnyPrompt, Prompts, default_template
-from agentkit_prompts.tree.prompt import BasePrompt, has_own_code, render_prompt, render_values
+from agentkit_prompts.tree.prompt import BasePrompt, render_prompt, render_values
 
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema
@@ -82,9 +82,9 @@ class WrapPrompt(BasePrompt):
     @property
     def reads(self) -> frozenset[str] | None:
         """Context names that the template and the wrapped prompts read; None if some of them are unknown."""
-        if has_own_code(self):
+        reads = super().reads
+        if reads is None:
             return None
-        reads = self.template.reads - self.supplies
         for _, prompt in self.children:
             inner = prompt.reads
             if inner is None:
