@@ -52,11 +52,11 @@ class Provider(NamedTuple):
     hosts: tuple[str, ...] = ()
     """Hosts of the provider; `*` is any text."""
     own_keys: tuple[str, ...] = ()
-    """Environment variables of the key, if they differ from `NAME_API_KEY`."""
+    """Environment variables of the key, instead of `NAME_API_KEY`."""
     needs_key: bool = True
     """True if the hosts of the provider require a key."""
     own_addresses: tuple[str, ...] = ()
-    """Environment variables of the base URL, if they differ from `NAME_BASE_URL`."""
+    """Environment variables of the base URL, instead of `NAME_BASE_URL`."""
     parts: tuple[AddressPart, ...] = ()
     """Parts of the address that the environment determines."""
     path: str = ""
@@ -64,7 +64,8 @@ class Provider(NamedTuple):
     read_address: Callable[[str, str], str] = with_path
     """Function of an address and `path` that returns the base URL."""
     fields: Fields = _EMPTY
-    """Conversion of the settings that the endpoint supports."""
+    """Conversion of the settings that the endpoint supports; a missing setting is refused. A text is the name in the
+    body; a function returns a part of the body."""
     exclusive: tuple[str, ...] = ()
     """Settings of which a request can contain only one."""
     body: Mapping[str, Any] = _EMPTY

@@ -15,25 +15,18 @@ from agentkit_prompts.context.prompt_context import (
     Fact,
     PromptContext,
     RecalledMessage,
+    Skill,
     ToolSpec,
     Trust,
     UserInput,
 )
+from agentkit_prompts.prompt_files.prompt_kinds import PROMPT_KINDS
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tokens.budget import Cut, Size
 from agentkit_prompts.tree.additional_info import AdditionalInfoPrompt
 from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
 from agentkit_prompts.tree.layers import Layers
-from agentkit_prompts.tree.leaves import (
-    ConversationPrompt,
-    KnowledgePrompt,
-    MemoPrompt,
-    RecalledPrompt,
-    SummaryPrompt,
-    TextPrompt,
-    ToolPrompt,
-    UserInputPrompt,
-)
+from agentkit_prompts.tree.leaves import TextPrompt
 from agentkit_prompts.tree.prompt import BasePrompt, Volatility
 from agentkit_prompts.tree.wrap import WrapPrompt
 
@@ -203,6 +196,7 @@ def contexts(*, with_media: bool = True, orphans: bool = False) -> SearchStrateg
         RecalledMessage, text, st.sampled_from(["user", "assistant"]), name=hostile_texts(1), when=when
     )
     tool = st.builds(ToolSpec, st.sampled_from(["look", "send"]), text)
+    skills = st.lists(st.builds(Skill, text, hostile_texts(1), hostile_texts(1), trust=trust), max_size=2).map(tuple)
     return st.builds(
         PromptContext,
         user_input=st.builds(UserInput, _content(with_media), additional_kwargs=kwargs),
@@ -212,6 +206,8 @@ def contexts(*, with_media: bool = True, orphans: bool = False) -> SearchStrateg
         recalled=st.lists(recalled, max_size=3).map(tuple),
         summary=st.none() | text,
         tools=st.lists(tool, max_size=2, unique_by=lambda spec: spec.name).map(tuple),
+        skills=skills,
+        loaded_skills=skills,
         examples=st.lists(st.builds(Example, text, text), max_size=3).map(tuple),
         intermediate=traffic(with_media=with_media),
         locale=st.sampled_from([None, "en", "zh-CN"]),
@@ -319,10 +315,8 @@ def prompts(*, sized: bool = False, maximum: bool = False, max_leaves: int = 5) 
     itemised = _fields(sized, maximum, items=True)
     texts = st.sampled_from(_TEMPLATES)
     translated = texts.map(lambda text: Template({"en": "In English.", "zh": text}))
-    kinds: tuple[type[BasePrompt], ...] = (
-        *(UserInputPrompt, ConversationPrompt, MemoPrompt, KnowledgePrompt, RecalledPrompt, SummaryPrompt, ToolPrompt),
-        AdditionalInfoPrompt,
-    )
+    # Texts and examples have required or random fields, see `leaf`.
+    kinds = [kind for kind in PROMPT_KINDS.values() if kind not in (TextPrompt, ExamplesPrompt)]
     pool = st.lists(st.builds(Example, hostile_texts(2), hostile_texts(2)), max_size=2).map(tuple)
     example_fields = st.fixed_dictionaries(
         {"examples": pool, "selector": st.builds(StaticSelector, st.none() | st.integers(0, 2))}

@@ -109,7 +109,9 @@ def test_every_file_of_a_package_is_in_it(wheel: zipfile.ZipFile, package: str) 
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert f"{package}/py.typed" in expected
-    assert {name for name in files_of(wheel) if name.startswith(f"{package}/")} == expected
+    packed = {name for name in files_of(wheel) if name.startswith(f"{package}/")}
+    assert packed - expected == set(), "files of the wheel that are not in the folder of the package"
+    assert expected - packed == set(), "files missing from the wheel: not in git? run `git add`"
 
 
 def test_the_migrations_of_the_database_are_in_it(wheel: zipfile.ZipFile) -> None:

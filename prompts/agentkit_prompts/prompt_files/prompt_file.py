@@ -165,8 +165,8 @@ def _default_prompt(prompt_class: type[BasePrompt]) -> BasePrompt:
 def _size(front: FrontMatter) -> Size:
     prompt_class = _prompt_class(front)
     if front.budget.cut == "items" and prompt_class.items is None:
-        kinds = "memo, recalled, knowledge, skills, loaded_skills or examples"
-        raise PromptError(f"cut: items needs a kind that shows items: {kinds}", name="cut")
+        *kinds, last = [kind for kind, kind_class in PROMPT_KINDS.items() if kind_class.items is not None]
+        raise PromptError(f"cut: items needs a kind that shows items: {', '.join(kinds)} or {last}", name="cut")
     return replace(_default_prompt(prompt_class).size, **front.budget.model_dump(exclude_unset=True))
 
 

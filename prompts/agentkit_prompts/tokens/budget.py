@@ -16,8 +16,9 @@ Cut: TypeAlias = Literal["none", "drop", "head", "tail", "middle", "items"] | Ca
 """Kind of cut of a prompt.
 
 `none` never cuts the prompt, `drop` drops the whole prompt. `head` keeps the start of the text, `tail` keeps the end,
-`middle` keeps both. `items` keeps the first items (documents, facts, examples). A callable receives the text and the
-maximum number of tokens, and returns the text to send.
+`middle` keeps both. `items` keeps the first items (documents, facts, examples) in the order of the value that
+`BasePrompt.items` names, as `values` returns it: best first. A callable receives the text and the maximum number of
+tokens, and returns the text to send.
 """
 _CUTS = ("none", "drop", "head", "tail", "middle", "items")
 

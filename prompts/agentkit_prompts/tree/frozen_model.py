@@ -42,7 +42,8 @@ class FrozenModel(_Model):
     )
 
     _positional: ClassVar[tuple[str, ...]]
-    """Names of the fields that can be positional arguments, in order."""
+    """Names of the fields that can be positional arguments, in order. A class that changes them also writes `__init__`
+    for type checkers, below `if TYPE_CHECKING`."""
 
     def __init__(self, /, *args: Any, **data: Any) -> None:
         if args:

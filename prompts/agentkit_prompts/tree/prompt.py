@@ -77,7 +77,8 @@ class BasePrompt(FrozenModel, ABC):
     supplies: ClassVar[frozenset[str]] = frozenset()
     """Names that `values` adds to the names of the context."""
     items: ClassVar[str | None] = None
-    """Name of the value whose items the prompt shows one by one, and `Size(cut="items")` cuts; None if it has none."""
+    """Name of the value, such as `documents`, whose items the prompt shows one by one, in order; None if it shows no
+    items. `Size(cut="items")` keeps the first items that `values` returns under this name."""
     trust: ClassVar[Trust] = "untrusted"
     """Trust of the text that a custom class returns from `format_2_str` and `format_2_multimodal`."""
     _heads: ClassVar[LineHeads | None] = None
