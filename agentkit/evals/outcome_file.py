@@ -56,6 +56,7 @@ class OutcomeFile:
 
     Raises:
         InContextError: The file belongs to another evaluation, is corrupt, cannot be written, or is locked.
+        EvaluationError: The file is missing, but the folder of its journals is not.
     """
 
     def __init__(self, path: str | os.PathLike[str], conditions: dict[str, Any]) -> None:
@@ -66,6 +67,8 @@ class OutcomeFile:
             self._runs.mkdir(mode=0o700, exist_ok=True)
             line = self._file.answers.get(_SALT_KEY)
             if line is None:
+                if any(self._runs.iterdir()):
+                    raise self._missing_file_error()
                 line = {"row": _SALT_KEY[0], "part": _SALT_KEY[1], "salt": os.urandom(16).hex()}
                 self._file.write(as_json(line))
             self._salt = str(line["salt"])
@@ -75,6 +78,14 @@ class OutcomeFile:
         except BaseException:
             self._file.close()
             raise
+
+    def _missing_file_error(self) -> EvaluationError:
+        return EvaluationError(
+            f"out: {self._runs} contains the journals of an evaluation whose file {self.path} is missing or new: "
+            f"restore {self.path.name}, delete the folder {self._runs.name}, or pass another out=",
+            path=str(self._runs),
+            name="out",
+        )
 
     @property
     def batches(self) -> list[StoredBatch]:

@@ -376,6 +376,11 @@ def test_an_interrupted_evaluation_continues_and_repeats_nothing(tmp_path: Path)
         with pytest.raises(EvaluationError):
             change()
     assert len(asked) == 9
+    out.rename(out.with_name("moved.jsonl"))
+    for _ in range(2):
+        with pytest.raises(EvaluationError, match="contains the journals of an evaluation whose file"):
+            evaluate_sync(agent, rows, [exact], out=out)
+    assert len(asked) == 9
 
 
 def test_failed_runs_and_failed_scores_are_done_again_and_nothing_else(tmp_path: Path) -> None:

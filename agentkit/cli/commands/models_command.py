@@ -55,7 +55,11 @@ def _put_served(provider: str, *, as_json: bool) -> None:
     from agentkit.models.model_names import model
 
     if ":" in provider:
-        raise AgentDefinitionError(f"--at: expected a provider, such as groq, got {brief(provider)}", name="at")
+        advice = "set the variable of its address, such as VLLM_BASE_URL, and write --at vllm"
+        message = (
+            f"--at: expected a provider, such as groq, got {brief(provider)}; for a server at another address {advice}"
+        )
+        raise AgentDefinitionError(message, name="at")
     # The request names no model: errors contain the name of the provider instead.
     model_name = f"{provider}:{provider}"
     if provider == "offline":
