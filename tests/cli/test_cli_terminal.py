@@ -20,6 +20,7 @@ from agentkit import Agent, Composition, Message, ModelError, ScriptedModel, Too
 from agentkit.cli.asked_form import filled_form
 from agentkit.cli.commands.terminal_chat import Chat
 from agentkit.cli.default_agent import default_agent
+from agentkit.guards import Ask, guard
 from agentkit.memory import Memory
 from agentkit.tools import ToolContext
 from tests.cli.conftest import MAIN
@@ -257,6 +258,31 @@ def test_a_person_sees_what_the_tool_receives_before_the_approval(
     assert "  amount: 900000\n" in cut and '  to: "the shop"\n' in cut and f"(cut: {len(memo) + 2} characters)" in cut
     assert json.dumps(memo) in whole
     assert paid == [(900000, "the shop")]
+
+
+def test_an_answer_that_arrives_as_no_text_is_printed(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    import pty
+
+    @guard("output")
+    def check(text: str) -> Ask | None:
+        return Ask("promises money") if "30 EUR" in text else None
+
+    @tool(final=True)
+    def count() -> str:
+        return "four lamps"
+
+    counts = Message("assistant", tool_calls=(ToolCall("c1", "count", "{}"),))
+    agent = Agent(ScriptedModel(["You get 30 EUR.", counts, "Bye."]), "x", tools=[count], guards=[check], name="shop")
+    master, slave = pty.openpty()
+    with open(slave, encoding="utf-8") as stdin, open(os.dup(slave), "w", encoding="utf-8") as stdout:  # noqa: PTH123
+        monkeypatch.setattr(sys, "stdin", stdin)
+        monkeypatch.setattr(sys, "stdout", stdout)
+        os.write(master, b"hello\ny\nhow many\nbye\n" + CTRL_D)
+        with Memory(folder / ".agentkit") as memory:
+            Chat(agent, memory, "s").talk()
+        shown = os.read(master, 65536).decode()
+    os.close(master)
+    assert [shown.count(text) for text in ("You get 30 EUR.", "four lamps", "Bye.")] == [1, 1, 1]
 
 
 def test_a_person_fills_in_the_form_of_a_tool(

@@ -59,7 +59,10 @@ def run(
     shared: SharedNames = None,
     locale: LocaleName = None,
     tag: Tags = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve every tool call that needs approval.")] = False,
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", "-y", help="Approve every tool call that needs approval, and every question of a guard."),
+    ] = False,
     journal: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File of the journal; `agentkit inspect` shows it.")
     ] = None,

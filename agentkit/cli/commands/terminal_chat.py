@@ -92,6 +92,8 @@ class Chat:
         self._printed_notes: set[str] = set()
         """Printed notes about degraded recalls."""
         self._line_is_open = False
+        self._has_answer = False
+        """True if text of the model arrived after the start of the run, its last pause and its last tool call."""
         self._at_terminal = False
         self._later: list[str] = []
         """Lines that were typed while a run worked, and that the run did not receive."""
@@ -233,6 +235,7 @@ class Chat:
         work = self.agent.run(user_input, locale=self._locale, **options)
         self._turns += 1
         while True:
+            self._has_answer = False
             try:
                 result = runner.run(self._turn(work, inbox))
             except Paused as paused:
@@ -256,9 +259,12 @@ class Chat:
         if self._as_json:
             put(json.dumps({"session": self.session.id, **result_form(result)}))
             return
-        # Text was printed while it arrived.
-        if self.agent.chain.output is not str:
-            put(json.dumps(output_form(result.output), ensure_ascii=False, indent=2))
+        # Text is printed while it arrives; an answer that a person approved, or the result of a tool, does not arrive.
+        if not self._has_answer:
+            output = output_form(result.output)
+            if not isinstance(output, str):
+                output = json.dumps(output, ensure_ascii=False, indent=2)
+            put(output)
         note_cut(result)
 
     def _decision(self, call: ToolCall) -> Decision:
@@ -270,9 +276,9 @@ class Chat:
         if is_form(call):
             return filled_form(call, _answer_to)
         note(f"{call.name} needs your approval")
-        question = "run it? [y/N] "
+        question = "approve it? [y/N] "
         if is_cut(call):
-            question = "run it? [y/N, or show: the whole arguments] "
+            question = "approve it? [y/N, or show: the whole arguments] "
         answer = _answer_to(question)
         while answer.lower() == "show":
             note_call(call, is_whole=True)
@@ -298,7 +304,7 @@ class Chat:
             if self._as_json or self.agent.chain.output is not str:
                 return
             put(event.text, end="")
-            self._line_is_open = True
+            self._line_is_open = self._has_answer = True
             return
         self._end_line()
         if isinstance(event, PromptComposed):
@@ -310,6 +316,7 @@ class Chat:
                     note(f"  {problem}")
                     self._printed_notes.add(problem)
         elif isinstance(event, ToolStarted | ToolFinished):
+            self._has_answer = False
             note(tool_line(event))
 
     def _end_line(self) -> None:
