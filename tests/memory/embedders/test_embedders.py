@@ -324,7 +324,7 @@ def test_without_its_package_an_adapter_says_what_to_install(
     for act in (make().embed, make().embed_query):
         with pytest.raises(EmbedderUnavailable) as caught:
             act(["text"])
-        assert f"`{extra}`" in str(caught.value)
+        assert f"agentkit-prompt-tree[{extra}]" in str(caught.value)
 
 
 LOCAL = {

@@ -6,6 +6,7 @@ import asyncio
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -292,7 +293,11 @@ async def cancelled(task: asyncio.Task[SandboxResult], before: set[str]) -> None
 
 def children() -> set[str]:
     """Return the processes that this process started."""
-    return {name for tasks in Path("/proc/self/task").iterdir() for name in (tasks / "children").read_text().split()}
+    names: set[str] = set()
+    for thread in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError):  # a thread that has ended in the meantime
+            names.update((thread / "children").read_text().split())
+    return names
 
 
 async def test_an_error_of_the_host_ends_the_execution(sandbox: Sandbox) -> None:
