@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -264,6 +265,23 @@ async def test_a_cancelled_execution_leaves_no_process() -> None:
         while children() <= before:
             await asyncio.sleep(0.01)
         await cancelled(task, before)
+
+
+@pytest.mark.parametrize("steps", [0, 2, 5])
+def test_a_program_that_ends_while_a_process_starts_ends_at_once(steps: int) -> None:
+    code = f"""
+import asyncio
+from agentkit.sandbox import ProcessSandbox, SandboxJob
+
+async def main():
+    running = asyncio.create_task(ProcessSandbox().run(SandboxJob("while True: pass"), None))
+    for _ in range({steps}):
+        await asyncio.sleep(0)
+
+asyncio.run(main())
+"""
+    ended = subprocess.run([sys.executable, "-X", "dev", "-c", code], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 async def test_code_that_computes_ends_when_its_execution_is_cancelled(sandbox: Sandbox) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agentkit_tools.errors import ToolDefinitionError
+from agentkit_tools.sandboxes.child_process import ChildProcess
 from agentkit_tools.sandboxes.sandbox import (
     AnswerCalls,
     SandboxCall,
@@ -68,23 +69,22 @@ class ProcessSandbox:
             folder = "/"
             if not self._namespaces:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="sandbox-"))
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-S", "-s", "-B", str(_PROGRAM)),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                cwd=folder,
+            process = await ChildProcess.start(
+                [sys.executable, "-P", "-S", "-s", "-B", str(_PROGRAM)],
+                folder,
                 # The same order of sets in each execution: a resumed run executes the code again.
-                env={"PYTHONHASHSEED": "0", "PYTHONUTF8": "1"},
-                start_new_session=True,
-                limit=_MAX_LINE,
+                {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1"},
+                _MAX_LINE,
             )
-            printed = _Printed(process, job.limits.output_chars)
             try:
-                result = await _Execution(process, job, answer).result(self._start_line(job))
+                printed = _Printed(process, job.limits.output_chars)
+                try:
+                    result = await _Execution(process, job, answer).result(self._start_line(job))
+                finally:
+                    await _end(process)
+                    text = await printed.text()
             finally:
-                await _end(process)
-                text = await printed.text()
+                process.close()
             return replace(result, output=text)
 
     def _start_line(self, job: SandboxJob) -> bytes:
@@ -111,8 +111,7 @@ class _Invalid(Exception):
 class _Printed:
     """The text that the process prints, read while it runs: a process that is killed has printed text too."""
 
-    def __init__(self, process: asyncio.subprocess.Process, limit: int) -> None:
-        assert process.stderr is not None
+    def __init__(self, process: ChildProcess, limit: int) -> None:
         self._stream = process.stderr
         self._limit = limit + 100  # with the note on text that was dropped
         self._data = bytearray()
@@ -133,9 +132,7 @@ class _Printed:
 class _Execution:
     """One execution: messages between the host and the process, within the time limit of the code."""
 
-    def __init__(self, process: asyncio.subprocess.Process, job: SandboxJob, answer: AnswerCalls) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
+    def __init__(self, process: ChildProcess, job: SandboxJob, answer: AnswerCalls) -> None:
         self._process = process
         self._input, self._output = process.stdin, process.stdout
         self._job = job
@@ -252,7 +249,7 @@ def _start_error(data: Mapping[str, Any] | None) -> SandboxError:
     return SandboxError("ProcessSandbox: its Python could not be started")
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _end(process: ChildProcess) -> None:
     """End a process: its supervisor kills the code when the connection is closed."""
     _close_input(process)
     waiting = asyncio.ensure_future(process.wait())
@@ -268,14 +265,13 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         waiting.cancel()
 
 
-def _close_input(process: asyncio.subprocess.Process) -> None:
+def _close_input(process: ChildProcess) -> None:
     """Close the input, also if the process does not read the answers that are left."""
-    assert process.stdin is not None
     process.stdin.close()
     if process.stdin.transport.get_write_buffer_size() > 0:
         process.stdin.transport.abort()
 
 
-def _kill(process: asyncio.subprocess.Process) -> None:
+def _kill(process: ChildProcess) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
