@@ -23,7 +23,7 @@ from agentkit.models.model import Reply
 from agentkit.observing.redaction import Redact, process_redact
 from agentkit.run.journal.journal import Journal, tool_error_count
 from agentkit.run.journal.journal_outline import JournalOutline
-from agentkit.run.parts.decisions import Approved, Decision
+from agentkit.run.parts.decisions import Approved, Decision, invalid_arguments
 from agentkit.run.parts.recaller import RecallSource
 from agentkit.run.parts.session import Session, SessionProtocol
 from agentkit.run.parts.verdicts import Ask
@@ -421,8 +421,7 @@ def _check_arguments(agent: Agent[Any, Any], run: RunRecord, decisions: Mapping[
         except ToolArgumentError as error:
             problems += [f"{call.tool} ({call.call_id}): {problem}" for problem in error.problems]
     if problems:
-        message = f"run {run.run_id!r}: invalid arguments: {'; '.join(problems)}; nothing was decided"
-        raise ApprovalError(message, name="arguments")
+        raise invalid_arguments(run.run_id, problems)
 
 
 def _error(error: BaseException | str) -> RunError:

@@ -8,17 +8,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from agentkit.errors import ApprovalError
+from agentkit.run.parts.decisions import invalid_arguments
 from agentkit.runs.version_rows import tool_parameters
 from agentkit_tools.calling.arguments import ToolArguments
 from agentkit_tools.calling.tool_policy import ToolPolicy
 from agentkit_tools.errors import ToolArgumentError
 from agentkit_tools.schemas.argument_reader import JsonArguments, named_reader
 
-__all__ = ["CHANGED_ARGUMENTS", "check_changed_arguments"]
-
-CHANGED_ARGUMENTS = "arguments"
-"""Name of an `ApprovalError` for invalid changed arguments."""
+__all__ = ["check_changed_arguments"]
 
 
 def check_changed_arguments(
@@ -47,8 +44,7 @@ def check_changed_arguments(
         if parameters is not None:
             problems += [f"{tool} ({call}): {problem}" for problem in _argument_problems(tool, parameters, values)]
     if problems:
-        message = f"run {run_id!r}: invalid arguments: {'; '.join(problems)}; nothing was decided"
-        raise ApprovalError(message, name=CHANGED_ARGUMENTS, value=", ".join(arguments))
+        raise invalid_arguments(run_id, problems, ", ".join(arguments))
 
 
 def _argument_problems(tool: str, parameters: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[str]:

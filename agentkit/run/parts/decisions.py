@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
@@ -11,6 +11,7 @@ from agentkit.errors import ApprovalError, Paused
 from agentkit_prompts.context.messages import ToolCall
 
 __all__ = [
+    "INVALID_ARGUMENTS",
     "Approved",
     "Approver",
     "Decision",
@@ -20,8 +21,12 @@ __all__ = [
     "decision",
     "decision_data",
     "inner_pause",
+    "invalid_arguments",
     "read_decision",
 ]
+
+INVALID_ARGUMENTS = "arguments"
+"""Name of an `ApprovalError` for invalid changed arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,3 +160,9 @@ def _check_arguments(arguments: object, call: str) -> None:
         raise ApprovalError(
             f"approval of {call}: its arguments have no JSON form: {error}; the call did not run", name=call
         ) from None
+
+
+def invalid_arguments(run_id: str, problems: Sequence[str], value: str = "") -> ApprovalError:
+    """Return the error for changed arguments with problems; `value` has the ids of their calls."""
+    message = f"run {run_id!r}: invalid arguments: {'; '.join(problems)}; nothing was decided"
+    return ApprovalError(message, name=INVALID_ARGUMENTS, value=value)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from agentkit.errors import ApprovalError
-from agentkit.run.parts.decisions import Decision
-from agentkit.runs.changed_arguments import CHANGED_ARGUMENTS
+from agentkit.run.parts.decisions import INVALID_ARGUMENTS, Decision
 from agentkit.runs.run_record import RunRecord
 from agentkit.server.server_errors import Conflict, QuotaExceeded, ServerError, ServerFull, Unprocessable
 from agentkit.server.server_options import ServerOptions
@@ -100,6 +99,6 @@ def not_waiting(record: RunRecord) -> Conflict:
 
 def refused_decision(error: ApprovalError) -> ServerError:
     """Return the error of decisions that were not stored: invalid arguments, or another request decided first."""
-    if error.name == CHANGED_ARGUMENTS:
+    if error.name == INVALID_ARGUMENTS:
         return Unprocessable(str(error), param="decisions", code="invalid_arguments")
     return Conflict(str(error), code="not_waiting")

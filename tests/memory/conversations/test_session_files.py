@@ -28,7 +28,7 @@ INVALID = [
     ('{"session": "", "messages": []}', "session: a name cannot be empty; messages: expected a list of messages"),
     ('{"session": "s", "messages": [{"role": "user"}], "said_at": "x", "keys": 1}', "unknown field 'keys'"),
     ('{"session": "s", "messages": [{"role": "user"}], "said_at": "x"}', "said_at: expected seconds"),
-    ('{"session": "s", "messages": [{"role": "nobody", "content": "x"}]}', "messages[0]"),
+    ('{"session": "s", "messages": [{"role": "narrator", "content": "x"}]}', "messages[0]"),
     ('{"session": "s", "messages": [{"role": "tool", "content": "x", "tool_call_id": "1"}]}', "messages[0]"),
     ('{"session": "s", "messages": [{"role": "user", "content": "\\ud800"}]}', "surrogate"),
     ('{"session": "s\\u0000", "messages": [{"role": "user", "content": "x"}]}', "session: "),
