@@ -14,6 +14,11 @@ from qdrant_client import QdrantClient, models
 __all__ = ["Server"]
 
 
+class _Http(ThreadingHTTPServer):
+    request_queue_size = 128
+    """Connections that may wait. With the default of 5, the system resets some of 90 that open at once."""
+
+
 class Server:
     """Speaks the part of Qdrant's REST protocol that is used, out of the client's local mode."""
 
@@ -51,7 +56,7 @@ class Server:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.http = _Http(("127.0.0.1", 0), Handler)
         self.address = f"http://127.0.0.1:{self.http.server_port}"
         threading.Thread(target=self.http.serve_forever, daemon=True).start()
 
