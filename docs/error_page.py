@@ -1,8 +1,9 @@
 """Write `docs/errors.md` and `docs/errors/*.md` from the table of errors: `python docs/error_page.py`.
 
 The table is `docs/error_messages/*.yaml`. `errors.md` lists each error with its cause and its remedy; the other pages
-show code that raises the errors, and the messages. `tests/test_error_messages.py` runs every snippet of the table,
-compares its message with the text next to it, and checks that the pages are up to date.
+show code that raises the errors, and the messages. Git ignores these pages: `scripts/docs` writes them.
+`tests/test_error_messages.py` runs every snippet of the table, compares its message with the text next to it, and
+checks that `errors.md` is up to date.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ INTRODUCTION = """\
 
 An error message contains the problem, its place, the expected value and what to do. It lists all problems at once.
 Errors of a run have `messages`, `usage` and `journal`: `agent.resume(error.journal)` continues after the last step of
-the journal. The links below a table lead to examples: code that raises an error, and the message.
+the journal. The links below a table lead to examples: code that raises an error, and the message. In a clone,
+`./scripts/docs reference` writes the pages of examples to `docs/errors`.
 """
 EXAMPLES = {
     "prompts": "Prompts, contexts and templates",

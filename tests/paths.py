@@ -10,6 +10,8 @@ SHARED = ROOT.parent / "shared"
 CONFORMANCE = Path(os.environ.get("AGENTKIT_CONFORMANCE", SHARED / "conformance"))
 SCRIPTS = sorted(path for path in (ROOT / "scripts").iterdir() if path.is_file() and not path.suffix)
 """The commands of `scripts`, without Python modules."""
+GENERATED = (ROOT / "docs" / "errors", ROOT / "docs" / "reference")
+"""Folders of pages that `scripts/docs` writes and git ignores."""
 DOORS = sorted(
     [
         "agentkit.errors",
