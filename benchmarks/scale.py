@@ -273,7 +273,9 @@ def plot(file: str, seconds: float) -> None:
 
     matplotlib.use("svg")
     # Without ids and a date that change at each run.
-    matplotlib.rcParams.update({"svg.hashsalt": "scale", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3})
+    matplotlib.rcParams.update(
+        {"svg.fonttype": "none", "svg.hashsalt": "scale", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3}
+    )
     from matplotlib import pyplot
 
     figure, ((load, added), (tenant, lost)) = pyplot.subplots(2, 2, figsize=(10, 7), layout="constrained")
