@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["FAILPOINTS"]
-
 FAILPOINTS: Mapping[str, str] = {
     "backup.copied": "all rows are in a temporary file, without the closing line",
     "backup.sealed": "the temporary file is complete, not renamed",

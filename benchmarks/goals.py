@@ -10,8 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Goal", "goal_of", "unused_goals"]
-
 FILE = Path(__file__).with_suffix(".toml")
 
 

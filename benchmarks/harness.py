@@ -19,8 +19,6 @@ from typing import TypeAlias
 
 from goals import goal_of
 
-__all__ = ["Figure", "Samples", "Work", "figures", "interleave", "kib_each", "main", "median_of_ratios"]
-
 Work: TypeAlias = Callable[[int], object]
 """A function that does its work `n` times."""
 _TIMES = ("s", "ms", "µs")

@@ -8,8 +8,6 @@ from typing import Any
 
 from page_text import Row
 
-__all__ = ["plot_turns", "plot_workloads"]
-
 GREY = "#8a8a8a"
 """Colour of texts and lines: legible on white and on black."""
 OURS = "#e4572e"

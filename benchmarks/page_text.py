@@ -12,8 +12,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeAlias
 
-__all__ = ["Row", "is_other", "losses", "rows_of", "tables"]
-
 FigureRow: TypeAlias = dict[str, Any]
 """A figure as `Figure.as_row` returns it."""
 SENTENCES = Path(__file__).parent / "sentences.toml"

@@ -13,8 +13,6 @@ import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
 
-__all__ = ["PEERS", "Peer", "Run"]
-
 Run: TypeAlias = Callable[[str], Awaitable[Any]]
 """A function that answers one question."""
 ANSWER = "Done."

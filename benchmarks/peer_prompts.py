@@ -8,8 +8,6 @@ from typing import Any
 
 from turns import EXAMPLES, KWARGS, SYSTEM, TOOLS, Turn
 
-__all__ = ["jinja2_prompt", "peer_prompts"]
-
 SYSTEM_TEMPLATE = "{system}\n\n{tools}\n\n{examples}\n\n{facts}\n\n{kwargs}"
 USER_TEMPLATE = "{documents}\n\nQuestion: {question}\nAnswer from the documents."
 

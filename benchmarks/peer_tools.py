@@ -11,8 +11,6 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-__all__ = ["BUILDERS", "CALLS", "Call"]
-
 Builder: TypeAlias = Callable[[Any], Any]
 """A function that creates a tool from a function."""
 Call: TypeAlias = Callable[[str, str], Awaitable[Any]]

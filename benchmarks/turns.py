@@ -31,18 +31,6 @@ from agentkit.prompts import (
 )
 from agentkit.prompts.chat_templates import CHAT_TEMPLATES
 
-__all__ = [
-    "EXAMPLES",
-    "KWARGS",
-    "QWEN",
-    "SYSTEM",
-    "TOOLS",
-    "WORDS",
-    "CustomTurn",
-    "Turn",
-    "numbers",
-]
-
 warnings.simplefilter("ignore")
 WORDS = "the quick brown fox jumps over the lazy dog while seven wizards mix potent drinks under bright lamps "
 numbers = count()

@@ -17,8 +17,6 @@ from starlette.routing import Route
 
 from tests.waiting import LONG, until
 
-__all__ = ["BatchServer", "serve_batches"]
-
 Answer = Callable[[str, dict[str, Any]], Any]
 """Returns, for a key and a body: text, the answer; an exception of a line: a dict; or None, to leave the line out."""
 

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["collected", "for_cases"]
-
 
 @contextmanager
 def collected(failures: list[str], *case: object) -> Iterator[None]:

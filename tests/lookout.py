@@ -8,8 +8,6 @@ from typing import Any
 from agentkit import Agent, ScriptedModel, tool
 from tests.waiting import LONG
 
-__all__ = ["Lookout"]
-
 
 class Lookout:
     """An agent whose tool waits."""

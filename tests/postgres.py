@@ -14,8 +14,6 @@ import pytest
 
 from tests.waiting import LONG
 
-__all__ = ["postgres_server", "restart", "stopped"]
-
 
 @contextmanager
 def postgres_server(folder: Path) -> Iterator[str]:

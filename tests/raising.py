@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-__all__ = ["raises"]
-
 E = TypeVar("E", bound=BaseException)
 
 

@@ -26,21 +26,6 @@ from starlette.routing import Route
 
 from tests.waiting import LONG, until
 
-__all__ = [
-    "Asked",
-    "ChatServer",
-    "calls",
-    "chunk",
-    "completes",
-    "completion",
-    "hangs",
-    "in_turn",
-    "says",
-    "sends",
-    "serve",
-    "streams",
-]
-
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _WORDS = re.compile(r"\s*\S+|\s+")
 

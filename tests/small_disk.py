@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["SmallDisk", "small_disk"]
-
 
 class SmallDisk:
     """A file system of 24 MB in RAM."""

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["LONG", "eventually", "longer", "reserved_port", "until"]
-
 LONG = 60.0
 """Seconds that nothing takes which happens at all: the limit of a wait that must not run out."""
 

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema
     from agentkit_tools.calling.tool_policy import PolicyOptions
 
-__all__ = ["Agent"]
-
 # Contravariant: an agent that accepts any deps can be used as an agent without deps.
 Deps = TypeVar("Deps", default=None, contravariant=True)
 _DEFAULT_LIMITS = Limits()

@@ -17,8 +17,6 @@ from agentkit_tools.tool_context import ToolContext
 if TYPE_CHECKING:
     from agentkit_tools.calling.tool_policy import PolicyOptions
 
-__all__ = ["AgentAsTool", "History"]
-
 History: TypeAlias = Literal["none", "text", "all"] | Callable[[tuple[Message, ...]], Iterable[Message]]
 """Messages of the outer conversation for an agent as a tool: none, the texts, all, or the result of a function."""
 _HISTORIES = ("none", "text", "all")

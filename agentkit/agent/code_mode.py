@@ -40,8 +40,6 @@ from agentkit_tools.toolsets.toolset import ToolLike
 if TYPE_CHECKING:
     from agentkit_tools.calling.tool_policy import PolicyOptions
 
-__all__ = ["code_mode"]
-
 SEARCH_FUNCTION = "search_functions"
 _TIMEOUT = 600.0
 """Seconds until a call is cancelled, if the policy has no timeout."""

@@ -24,8 +24,6 @@ from agentkit_tools.toolsets.function_stubs import ToolFunction, arguments_text
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["CodeModel", "encoded_error", "encoded_value", "read_result"]
-
 _FREE = Price(input=0, output=0)
 _NO_COST = Usage(money=0.0)
 """Usage of each reply, so that no run calculates its cost."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.prompters.prompter import Prompter
     from agentkit_tools.toolsets.context_toolset import ContextToolset
 
-__all__ = ["changed_definition", "make_definition", "with_deps"]
-
 _WITHOUT_CHAIN = frozenset(("tools", "limits", "recall", "guards"))
 """Changes that do not affect the chain."""
 

@@ -22,8 +22,6 @@ from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import KnowledgePrompt, MemoPrompt, TextPrompt
 from agentkit_prompts.tree.wrap import WrapPrompt
 
-__all__ = ["FoundFact", "FoundFacts", "fact_extractor", "fact_layers"]
-
 _SYSTEM = """\
 You note facts for an assistant. You get a part of a conversation, and the noted facts. Find the facts in the new \
 turns that will still be useful in weeks: the identity of a person, and their preferences, possessions, plans, \

@@ -15,8 +15,6 @@ from agentkit_prompts.composition.composition import Composition
 if TYPE_CHECKING:
     from agentkit.run.parts.agent_definition import AgentDefinition
 
-__all__ = ["first_prompt"]
-
 
 def first_prompt(definition: AgentDefinition[Any], user_input: Input, options: Mapping[str, Any]) -> Composition:
     """Return the first composition of a run; see `Agent.compose`."""

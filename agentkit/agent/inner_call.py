@@ -17,8 +17,6 @@ from agentkit_tools.tool_context import ToolContext
 if TYPE_CHECKING:
     from agentkit.run.engine.run_result import RunResult
 
-__all__ = ["run_in_call"]
-
 
 async def run_in_call(
     definition: AgentDefinition[Any],

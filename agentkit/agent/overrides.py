@@ -8,8 +8,6 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
-__all__ = ["overridden", "overriding"]
-
 T = TypeVar("T")
 _OVERRIDES: ContextVar[Mapping[int, tuple[Any, Any]]] = ContextVar("agentkit_overrides", default=MappingProxyType({}))
 """(original, replacement) by `id(original)`. The reference keeps the original alive, so that its id is not reused."""

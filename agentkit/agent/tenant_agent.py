@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from agentkit.run.journal.journal import Journal
     from agentkit.run.parts.agent_definition import AgentDefinition
 
-__all__ = ["BoundAgents", "TenantAgent", "agent_of_tenant"]
-
 _MAX_BOUND = 1000
 """Maximum number of cached agents that are bound to a tenant."""
 

@@ -11,17 +11,6 @@ from pydantic_core import PydanticCustomError
 from agentkit.agent_files.yaml_lines import IMPORT
 from agentkit_prompts.names import similar
 
-__all__ = [
-    "AgentFile",
-    "AgentTool",
-    "CompactionPart",
-    "MCPTool",
-    "MemoryPart",
-    "ModelPart",
-    "agent_file_schema",
-    "is_import_path",
-]
-
 _Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 ImportPath: TypeAlias = Annotated[

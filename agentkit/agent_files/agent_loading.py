@@ -52,8 +52,6 @@ from agentkit_tools.schemas.foreign_shapes import library_of
 if TYPE_CHECKING:
     from agentkit_memory import Memory
 
-__all__ = ["AgentFileError", "load_agent"]
-
 _loading: ContextVar[tuple[Path, ...]] = ContextVar("agentkit_loading", default=())
 """Files of the nested calls of `load_agent`, the outermost file first."""
 _ERRORS = (AgentError, ModelError, PromptError, ToolError, StoreError, ValidationError, TypeError, ValueError, OSError)

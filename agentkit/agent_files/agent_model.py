@@ -12,8 +12,6 @@ from agentkit.models.settings import ModelSettings
 from agentkit_prompts.chat_templates.guard.control_tokens import Policy
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate
 
-__all__ = ["NEEDS_ADDRESS", "agent_model", "check_template_allowed"]
-
 NEEDS_ADDRESS = "a chat template requires a model with an address, such as http://localhost:8000/v1#qwen3"
 
 

@@ -17,8 +17,6 @@ from agentkit.run.parts.recaller import RecallOptions
 from agentkit.run.parts.run_guards import Guard, checked_guards
 from agentkit_prompts.tokens.budget import Budget
 
-__all__ = ["budget_of", "compaction_of", "expanded", "guard_of", "recall_options_of"]
-
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 

@@ -13,8 +13,6 @@ from agentkit_prompts.tree.examples import ExamplesPrompt
 from agentkit_prompts.tree.layers import Layers
 from agentkit_tools import Tool, Toolset
 
-__all__ = ["described", "described_tools", "with_examples"]
-
 
 def described_tools(tools: Any) -> dict[str, Tool]:
     """Return the tools of the argument `tools` of an agent by name, without the tools that each run creates."""

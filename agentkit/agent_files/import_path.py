@@ -14,8 +14,6 @@ from typing import Any
 from agentkit.errors import AgentDefinitionError
 from agentkit_prompts.names import nearest
 
-__all__ = ["imported", "module_of"]
-
 
 def imported(path: str, base: Path) -> Any:
     """Return an object of a module, which is imported if necessary.

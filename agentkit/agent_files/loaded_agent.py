@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from agentkit.agent.agent import Agent
     from agentkit_memory import Memory
 
-__all__ = ["LoadedAgent"]
-
 
 @dataclass(frozen=True, slots=True)
 class LoadedAgent:

@@ -15,8 +15,6 @@ from agentkit.models.model import Model
 from agentkit.models.settings import NO_SETTINGS
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate
 
-__all__ = ["loaded_module_agent"]
-
 
 def loaded_module_agent(
     path: str, model: Model | str | None, chat_template: GivenTemplate | None, tenant: str | None

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agentkit_memory import Memory
 
-__all__ = ["SharedMemories"]
-
 
 class SharedMemories:
     """Opens each memory once for all agent files. Must be closed after the agents."""

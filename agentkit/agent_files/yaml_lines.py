@@ -16,8 +16,6 @@ from agentkit_prompts.errors import brief
 from agentkit_prompts.names import nearest
 from agentkit_prompts.system.regular_files import read_regular
 
-__all__ = ["IMPORT", "Place", "Problem", "YamlFile", "listed", "read_yaml"]
-
 Place: TypeAlias = tuple[str | int, ...]
 """Keys and indices from the root of a file to a value."""
 M = TypeVar("M", bound=BaseModel)

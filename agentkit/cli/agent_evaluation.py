@@ -47,8 +47,6 @@ from agentkit.model_evaluation.evaluation_result import EvaluationProgress
 from agentkit.models.model import NO_USAGE
 from agentkit_prompts.names import nearest
 
-__all__ = ["evaluate_agent", "refuse_options", "scores_named"]
-
 _SCORES: Mapping[str, ScoreFunction] = {
     score.__name__: score for score in (exact, contains, numeric, choice, json_equal, cites, no_tool_errors)
 }

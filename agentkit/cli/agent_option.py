@@ -23,20 +23,6 @@ if TYPE_CHECKING:
     from agentkit.models.model import Model
     from agentkit_memory import Memory, Scope
 
-__all__ = [
-    "AgentSource",
-    "AgentSources",
-    "ModelName",
-    "conversation_memory",
-    "earlier_sessions",
-    "existing_memory",
-    "loaded_agent",
-    "memory_of",
-    "opened_agent",
-    "scope_of",
-    "with_shared",
-]
-
 AgentSource: TypeAlias = Annotated[
     str | None,
     typer.Option(

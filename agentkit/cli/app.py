@@ -16,8 +16,6 @@ from typer.main import get_command
 import agentkit
 from agentkit.cli.screen import complain, library_errors, note, prepare, put, warned
 
-__all__ = ["app", "run"]
-
 _FOLDER = Path(__file__).parent / "commands"
 _COMMANDS = {
     "Build and run agents": (

@@ -11,8 +11,6 @@ from agentkit.run.parts.decisions import Approved, Decision, Denied
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.wire.clean import clean
 
-__all__ = ["filled_form"]
-
 
 def filled_form(call: ToolCall, ask: Callable[[str], str]) -> Decision:
     """Ask for each field of a form; return its answer, or a denial if the person declines.

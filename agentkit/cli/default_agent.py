@@ -26,8 +26,6 @@ from agentkit_tools.ready.time_tool import time_tool
 if TYPE_CHECKING:
     from agentkit_memory import Memory
 
-__all__ = ["choose_model", "default_agent", "full_name", "has_place_for_tools"]
-
 DEFAULT_MODEL = "gpt-5-mini"
 """The model if an endpoint is configured without a model name."""
 

@@ -19,16 +19,6 @@ from agentkit.models.settings import ModelSettings, with_settings
 from agentkit_prompts.errors import InContextError
 from agentkit_prompts.names import nearest
 
-__all__ = [
-    "chosen_datasets",
-    "meta_template_for",
-    "named_datasets",
-    "rows_of",
-    "score_for",
-    "scores_by_dataset",
-    "with_model_entry",
-]
-
 _SAMPLING = ("temperature", "top_p", "top_k")
 """Options of a model that are settings with the same name."""
 _SPLITS = ("train", "test")

@@ -13,8 +13,6 @@ from agentkit.model_evaluation.evaluation_result import Evaluation, EvaluationFa
 from agentkit.models.model import Model
 from agentkit.server.served_runs.event_form import usage_form
 
-__all__ = ["EvaluationResults"]
-
 
 class EvaluationResults:
     """Results of the evaluated datasets."""

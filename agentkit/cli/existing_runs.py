@@ -10,8 +10,6 @@ from agentkit.cli.options import utf8
 if TYPE_CHECKING:
     from agentkit.durable.runs_facade import Runs
 
-__all__ = ["existing_runs", "result_of"]
-
 T = TypeVar("T")
 
 

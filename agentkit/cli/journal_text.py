@@ -9,8 +9,6 @@ from agentkit.cli.screen import put
 from agentkit.run.journal.journal import Journal, inner_id
 from agentkit.run.parts.decisions import Decision, Denied
 
-__all__ = ["put_indented", "put_journal"]
-
 
 def put_indented(text: str, indent: str = "") -> None:
     """Print a text with its second and further lines indented, so that they do not look like lines of the command."""

@@ -16,8 +16,6 @@ from agentkit.cli.thresholds import thresholds_of
 from agentkit.evals import Interval, JudgeCheck, check_judge_sync
 from agentkit_prompts.names import nearest
 
-__all__ = ["report_judge"]
-
 
 def report_judge(
     judge: str, rows: Sequence[str] | None, thresholds: Sequence[str], concurrency: int, *, as_json: bool

@@ -11,8 +11,6 @@ from agentkit_memory import Memory, StoreError
 if TYPE_CHECKING:
     from agentkit.server.access import Access
 
-__all__ = ["memory_notes"]
-
 _MAX_CHECKED = 100
 """Maximum number of tenants whose documents are checked at the start."""
 _MAX_NOTES = 3

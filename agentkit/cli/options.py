@@ -13,31 +13,6 @@ from agentkit.cli.screen import complain, fail, note
 if TYPE_CHECKING:
     from agentkit_memory import Memory, Scope, StoredSession
 
-__all__ = [
-    "HOME",
-    "TENANT",
-    "AsJson",
-    "ChatTemplateName",
-    "EmbedderName",
-    "Home",
-    "Kwargs",
-    "LocaleName",
-    "Output",
-    "SessionName",
-    "SharedNames",
-    "Tags",
-    "TemplateModel",
-    "TenantName",
-    "UserName",
-    "has_memory",
-    "memory_with",
-    "not_empty",
-    "open_existing",
-    "open_memory",
-    "text_session",
-    "utf8",
-]
-
 HOME = Path(".agentkit")
 TENANT = "local"
 """Default tenant of the data that the command line stores and reads."""

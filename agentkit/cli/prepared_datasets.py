@@ -24,8 +24,6 @@ from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.in_context import InContext
 from agentkit_prompts.ranking.embedder import Embedder
 
-__all__ = ["Media", "PreparedDataset", "note_once", "prepared_datasets", "put_prompts", "settings_of"]
-
 
 class Media(TypedDict):
     """Options for the media of an evaluation."""

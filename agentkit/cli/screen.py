@@ -26,31 +26,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.why import Why
     from agentkit_prompts.context.messages import ToolCall
 
-__all__ = [
-    "call_lines",
-    "complain",
-    "degraded_note",
-    "fail",
-    "is_cut",
-    "layer_table",
-    "layers_form",
-    "library_errors",
-    "logged",
-    "note",
-    "note_call",
-    "plain",
-    "prepare",
-    "progress_bar",
-    "put",
-    "put_exactly",
-    "put_json",
-    "put_table",
-    "short",
-    "tool_line",
-    "warned",
-    "why_form",
-]
-
 _ORDER_AND_LINES = r"\u2028\u2029\u202a-\u202e\u2066-\u2069"
 """Unicode line ends, and characters that change the order of displayed text: they could hide arguments of a call from
 the person who approves the call.

@@ -22,8 +22,6 @@ from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.session import SessionProtocol
 from agentkit_prompts.context.prompt_context import PromptContext
 
-__all__ = ["imported_redact", "stored_case_line"]
-
 
 def imported_redact(source: str | None) -> Redact | None:
     """Return the function of `--redact MODULE:FUNCTION`; None without the option.

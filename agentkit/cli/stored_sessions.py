@@ -14,8 +14,6 @@ from agentkit_memory.conversations.stored_session import StoredSession
 from agentkit_memory.store.records import SessionInfo
 from agentkit_prompts.system.private_files import private_file
 
-__all__ = ["PAGE", "all_sessions", "existing_session", "first_of", "write_lines"]
-
 PAGE = 200
 """Number of conversations per query."""
 _MAX_NAMES = 5

@@ -11,8 +11,6 @@ from agentkit.evals import EvaluationError
 from agentkit.evals.report_comparison import minimum_of
 from agentkit_prompts.names import nearest
 
-__all__ = ["relative_thresholds_of", "thresholds_of"]
-
 
 def thresholds_of(options: Sequence[str]) -> dict[str, float]:
     """Return the minimum values of `--fail-under NAME=VALUE`, by name.

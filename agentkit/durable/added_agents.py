@@ -15,8 +15,6 @@ from agentkit.run.parts.session import SessionProtocol
 from agentkit.runs.run_errors import DurableError
 from agentkit_prompts.names import nearest
 
-__all__ = ["AddedAgent", "AddedAgents", "DurableAgent", "OpenSession"]
-
 OpenSession: TypeAlias = Callable[[SessionName], SessionProtocol]
 """Opens the session with a name."""
 

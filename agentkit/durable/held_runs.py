@@ -8,8 +8,6 @@ from collections.abc import Collection
 
 from agentkit.durable.stored.durable_store import DurableStore
 
-__all__ = ["HeldRuns"]
-
 _SECONDS_AGAIN = 1.0
 """Seconds between two tries while the database does not respond."""
 _log = logging.getLogger("agentkit.worker")

@@ -13,8 +13,6 @@ from collections.abc import Callable
 
 from agentkit.durable.stored.durable_store import DurableStore
 
-__all__ = ["Lease", "seconds_now"]
-
 _SAFE_SHARE = 0.6
 """Share of the lease in which a worker acts without a renewal."""
 _MAX_PAUSE = 1.0

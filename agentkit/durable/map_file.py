@@ -14,8 +14,6 @@ from agentkit.runs.run_errors import DurableError
 from agentkit_prompts.system.file_locks import locked, unlock
 from agentkit_prompts.system.private_files import private_file
 
-__all__ = ["MapFile"]
-
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 """Flags of `os.open`, with which opening a named pipe does not wait for its reader."""
 

@@ -20,8 +20,6 @@ from agentkit.run.engine.run_options import MapOptions, StartOptions, check_opti
 from agentkit.runs.run_errors import DurableError, RunNotFound
 from agentkit.runs.run_record import RunsWanted
 
-__all__ = ["MapReport", "all_results", "mapped"]
-
 Result = TypeVar("Result")
 
 _OPTIONS = frozenset(("concurrency", "rate", "tenant", "tenant_concurrency", "priority", "on_progress"))

@@ -13,8 +13,6 @@ from agentkit.durable.stored.durable_store import APPLICATION, DurableStore
 from agentkit.runs.run_errors import DurableError
 from agentkit.runs.run_record import RunsWanted
 
-__all__ = ["delete_ended", "delete_runs"]
-
 _ENDED_STATES = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
 """DBOS states of workflows that have ended."""
 _PAGE = 500

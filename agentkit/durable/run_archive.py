@@ -16,8 +16,6 @@ from agentkit_prompts.system.file_locks import locked, unlock
 from agentkit_prompts.system.flushed_names import flush_names
 from agentkit_prompts.system.private_files import private_file
 
-__all__ = ["ArchivedRun", "RunArchive", "read_archive"]
-
 _FORMAT = 1
 _START = b'{"format": '
 """Start of each line."""

@@ -15,8 +15,6 @@ from agentkit.run.journal.sent_layers import SentLayers
 from agentkit.runs.run_errors import DurableError, RunNotFound
 from agentkit.runs.run_record import RunRecord, RunsWanted
 
-__all__ = ["CostBy", "RunCost", "run_costs"]
-
 CostBy: TypeAlias = Literal["run", "agent", "tenant", "session", "tool", "layer"]
 _PAGE = 200
 _log = logging.getLogger("agentkit")

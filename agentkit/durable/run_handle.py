@@ -37,8 +37,6 @@ from agentkit_prompts.context.parts import Part
 from agentkit_prompts.hints import Hinted
 from agentkit_tools.calling.tool_result import ToolResult
 
-__all__ = ["RunHandle", "entry_events"]
-
 _log = logging.getLogger("agentkit")
 
 _PROBLEM_SECONDS = 1.0

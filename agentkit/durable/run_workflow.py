@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from agentkit.run.parts.decisions import Decision
     from agentkit.run.parts.session import SessionProtocol
 
-__all__ = ["RunAttempt", "TakenOver"]
-
 T = TypeVar("T")
 
 _BUSY_SECONDS = 60.0

@@ -33,8 +33,6 @@ from agentkit.runs.worker_rows import WorkerRow
 from agentkit_prompts.hints import Hinted, with_option_hints
 from agentkit_prompts.names import nearest
 
-__all__ = ["Runs"]
-
 _OPTIONS = frozenset(("run_id", "session", "scope", "tenant", "user", "locale", "tags", "priority", "delay"))
 _MAX_NUMBER = 2**31 - 1
 

@@ -20,16 +20,6 @@ from agentkit.runs.run_errors import DurableError
 from agentkit.runs.run_record import RunRecord, RunsWanted
 from agentkit.runs.worker_rows import WorkerRow
 
-__all__ = [
-    "SCHEDULED",
-    "ScheduleInfo",
-    "known_schedules",
-    "pause_corrupt",
-    "schedule_names",
-    "set_schedule",
-    "start_scheduled",
-]
-
 SCHEDULED = "agentkit.scheduled"
 """Name of the DBOS workflow that a schedule starts when it is due; the workflow starts the run."""
 _MAX_CRON = 1_000

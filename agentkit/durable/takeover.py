@@ -10,8 +10,6 @@ from agentkit.durable.schedules import SCHEDULED
 from agentkit.durable.stored.durable_store import WORKFLOW, DurableStore, leg_id, leg_of
 from agentkit.runs.run_record import RunState
 
-__all__ = ["Takeover"]
-
 _MIN_SECONDS_ORPHANED = 5.0
 """Minimum seconds after which a run without an attempt is an orphan; a longer lease is used instead."""
 _UNFINISHED: tuple[RunState, ...] = ("queued", "running")

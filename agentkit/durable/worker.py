@@ -37,8 +37,6 @@ from agentkit_prompts.system.file_locks import locked, unlock
 from agentkit_prompts.system.private_files import private_file
 from agentkit_prompts.system.threads import Threads
 
-__all__ = ["Worker"]
-
 _SECONDS_LISTED = 86_400.0
 """Seconds for which a stopped worker is listed."""
 _SECONDS_LEFT = 10.0

@@ -26,8 +26,6 @@ from agentkit.run.parts.compaction import Summarise
 from agentkit.run.parts.limits import Limits
 from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["BatchModel", "RequestCollected", "batch_problems", "checked_batches", "request_key"]
-
 request_key: ContextVar[str] = ContextVar("agentkit_request_key")
 """Key of the request of the current run: row and repeat."""
 

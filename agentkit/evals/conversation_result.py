@@ -10,8 +10,6 @@ from agentkit.models.model import Usage
 from agentkit.run.engine.run_result import RunResult
 from agentkit.run.parts.chain import Output
 
-__all__ = ["ConversationResult", "turns_of"]
-
 
 @dataclass(slots=True, repr=False)
 class ConversationResult(RunResult[Output]):

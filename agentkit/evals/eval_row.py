@@ -18,8 +18,6 @@ from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.errors import ContextError, InContextError, KwargsError, MessageError, PromptError, brief
 from agentkit_prompts.names import nearest
 
-__all__ = ["EvalRow", "RowProblems", "Rows", "RowsFile", "input_problems", "read_rows"]
-
 _KWARG = "kwargs."
 """Prefix of the columns of a table that contain additional kwargs."""
 

@@ -7,16 +7,6 @@ from collections.abc import Sequence
 from agentkit.errors import AgentError
 from agentkit.models.model import NO_USAGE, Usage
 
-__all__ = [
-    "EvaluationError",
-    "EvaluationWarning",
-    "JudgeError",
-    "RowsError",
-    "SimulatedUserError",
-    "listed",
-    "usage_of",
-]
-
 _LISTED = 20
 """Maximum number of problems in the text of an error."""
 

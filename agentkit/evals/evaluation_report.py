@@ -23,17 +23,6 @@ from agentkit.evals.score_statistics import Interval, mean_interval, pass_all, p
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit_prompts.names import nearest
 
-__all__ = [
-    "EvaluationReport",
-    "EvaluationStopped",
-    "ScoreProblem",
-    "ScoreSummary",
-    "ScoresFailed",
-    "aligned",
-    "change_rows",
-    "short_line",
-]
-
 _MARKUP = re.compile(r"([\\|`*<\[\]])")
 """Characters that are no plain text in Markdown."""
 _BACKSLASH = r"\\\1"

@@ -43,8 +43,6 @@ from agentkit_prompts.errors import InContextError
 if TYPE_CHECKING:
     from agentkit.durable.runs_facade import Runs
 
-__all__ = ["evaluate", "evaluate_sync"]
-
 _OPTIONS = RUN - {"journal", "run_id", "history", "session"}
 """Options of runs that an evaluation accepts: it sets the other options for each row."""
 _COMMON_ERRORS = (AgentDefinitionError, DepsMismatch, DatabaseUnavailable)

@@ -16,8 +16,6 @@ from agentkit.ground.sync_driver import run_blocking
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit_prompts.context.messages import Message
 
-__all__ = ["JudgeCheck", "LabelledRow", "LabelledRows", "check_judge", "check_judge_sync"]
-
 _LABELS_OF_PASS: Mapping[str, int] = {"fail": 0, "false": 0, "0": 0, "pass": 1, "true": 1, "1": 1}
 
 

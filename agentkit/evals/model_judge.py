@@ -26,8 +26,6 @@ from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import ConversationPrompt
 from agentkit_prompts.tree.wrap import WrapPrompt
 
-__all__ = ["Judge", "judge"]
-
 _INSTRUCTIONS = """\
 You judge the answer of an assistant by a rubric. Judge only by the rubric. Give the reason first, in one or two \
 sentences, and then the verdict.

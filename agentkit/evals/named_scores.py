@@ -13,8 +13,6 @@ from agentkit.models.model_names import resolved_model
 from agentkit.models.offline.offline_model import OfflineModel
 from agentkit_prompts.caller_warnings import warn
 
-__all__ = ["named_scores", "score_versions", "warn_of_doubts"]
-
 
 def named_scores(scores: Sequence[ScoreFunction]) -> dict[str, ScoreFunction]:
     """Return the scores by name."""

@@ -10,8 +10,6 @@ from agentkit.evals.eval_row import EvalRow
 from agentkit.evals.run_scores import Score
 from agentkit.models.model import NO_USAGE, Usage
 
-__all__ = ["Outcome"]
-
 
 @dataclass(slots=True)
 class Outcome:

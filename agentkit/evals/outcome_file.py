@@ -24,8 +24,6 @@ from agentkit.model_evaluation.answer_file import AnswerFile, AnswerLine, Key, a
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit_prompts.errors import InContextError
 
-__all__ = ["OutcomeFile", "StoredBatch", "read_journals", "read_report"]
-
 _SALT_KEY = (-1, 0)
 """Key of the line with the random part of the ids of the runs."""
 _BATCH_ROW = -2

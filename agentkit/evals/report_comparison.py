@@ -13,8 +13,6 @@ from agentkit.evals.evaluation_errors import EvaluationError
 from agentkit.evals.outcome import Outcome
 from agentkit.evals.score_statistics import Interval, mean_interval
 
-__all__ = ["RowChange", "ScoreDifference", "changed_rows", "difference_rows", "differences", "minimum_of"]
-
 Outcomes: TypeAlias = Sequence[Outcome]
 _BEFORE = re.compile(r"before\s*(?:([+-])\s*([0-9]*\.?[0-9]+))?")
 """Threshold relative to an earlier evaluation."""

@@ -21,8 +21,6 @@ from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 
-__all__ = ["RowRun"]
-
 
 class RowRun:
     """The runs of one row: one run, or one run per turn of a conversation with a simulated user.

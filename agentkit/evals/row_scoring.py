@@ -11,8 +11,6 @@ from agentkit.evals.evaluation_errors import EvaluationError
 from agentkit.evals.run_scores import Score
 from agentkit.models.model import NO_USAGE, Usage
 
-__all__ = ["RowScoring"]
-
 
 @dataclass(slots=True)
 class RowScoring:

@@ -17,8 +17,6 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.context.wire.write_openai_chat import openai_message
 
-__all__ = ["case_line", "case_of", "first_context"]
-
 _STRUCTURE = frozenset(("role", "type", "id", "tool_call_id", "format"))
 """Keys of messages and content parts whose values have a fixed meaning."""
 _DATA = frozenset(("data", "file_data"))

@@ -24,28 +24,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.context.items import ToolSpec
     from agentkit_prompts.context.messages import ToolCall
 
-__all__ = [
-    "NamedScore",
-    "Score",
-    "ScoreFunction",
-    "called",
-    "choice",
-    "cites",
-    "contains",
-    "exact",
-    "json_equal",
-    "json_of",
-    "matches",
-    "max_money",
-    "max_steps",
-    "max_tokens",
-    "no_tool_errors",
-    "not_called",
-    "numeric",
-    "recalled",
-    "text_of",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Score:

@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["Interval", "kappa", "kappa_interval", "mean_interval", "pass_all", "pass_at"]
-
 _RESAMPLES = 2_000
 _MAX_DRAWS = 4_000_000
 """Maximum number of drawn values of one interval: many rows need fewer resamples for the same accuracy."""

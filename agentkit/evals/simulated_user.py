@@ -24,8 +24,6 @@ from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import ConversationPrompt
 from agentkit_prompts.tree.wrap import WrapPrompt
 
-__all__ = ["ModelUser", "ScriptedUser", "SimulatedUser", "user_version"]
-
 SimulatedUser: TypeAlias = Callable[[EvalRow, Sequence[RunResult[Any]]], str | Awaitable[str | None] | None]
 """Function of a row and the results of the turns so far; it returns the next input, or None at the end."""
 

@@ -9,8 +9,6 @@ from agentkit.agent.agent import Agent
 from agentkit.run.engine.run_options import RESUME
 from agentkit.run.engine.run_result import RunResult
 
-__all__ = ["StoredRun", "run_or_resume"]
-
 Output = TypeVar("Output")
 
 

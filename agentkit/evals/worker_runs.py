@@ -15,8 +15,6 @@ from agentkit.runs.run_errors import RunNotFound
 if TYPE_CHECKING:
     from agentkit.durable.runs_facade import Runs
 
-__all__ = ["WORKER_OPTIONS", "WorkerRuns"]
-
 _START = frozenset(("scope", "tenant", "user", "locale"))
 """Options of the start of a durable run."""
 WORKER_OPTIONS = _START | {"deps"}

@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 
 from agentkit_tools.errors import RunInterrupt, describe_error
 
-__all__ = ["CodeCrashed", "contained"]
-
 T = TypeVar("T")
 _STATE = ("messages", "usage", "journal")
 """Attributes of the error of a run; see `AgentError`."""

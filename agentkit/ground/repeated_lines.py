@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import time
 
-__all__ = ["RepeatedLines"]
-
 
 class RepeatedLines(logging.Filter):
     """Drops a warning if the same place in the code logged a warning a moment before; errors are not dropped.

@@ -9,8 +9,6 @@ from typing import Any, NoReturn
 
 from pydantic_core import from_json
 
-__all__ = ["MAX_VALUES", "request_json"]
-
 MAX_VALUES = 100_000
 """Maximum number of values in a request: more would block the event loop noticeably."""
 _MAY_BE_INFINITE = re.compile(rb"[eE]\+?[0-9]{3}|[0-9]{309}")

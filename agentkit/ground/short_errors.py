@@ -9,8 +9,6 @@ from typing import Any, ParamSpec, TypeVar
 from agentkit_prompts.errors import Picklable
 from agentkit_prompts.system.tracebacks import shorten_traceback
 
-__all__ = ["short_errors"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -16,8 +16,6 @@ from typing import Any, Generic, TypeVar, cast
 from agentkit_prompts.caller_warnings import waiting_thread
 from agentkit_prompts.system.background_loop import background_loop, stop_loops
 
-__all__ = ["run_blocking", "stop_run_loops", "streamed"]
-
 R = TypeVar("R")
 
 _LOOPS = "agentkit-run-"

@@ -8,8 +8,6 @@ from typing import Any
 
 from agentkit_prompts.system.threads import Threads
 
-__all__ = ["begin_in_thread", "ended", "finish_in_thread", "in_thread"]
-
 _MAX_THREADS = 32
 _GRACE = 5.0
 """Seconds from a cancellation until a running call is abandoned."""

@@ -9,8 +9,6 @@ from agentkit.errors import UnknownOption
 from agentkit_prompts.hints import explain_arguments, option_hint
 from agentkit_prompts.options import unknown_option
 
-__all__ = ["AGENT_ELSEWHERE", "ELSEWHERE", "check_names", "refusing_unknown"]
-
 ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("system", "system_prompt", "instructions", "prompt", "prompts"), "layers"),
     **dict.fromkeys(("output_type", "result_type", "response_model", "response_format"), "output"),

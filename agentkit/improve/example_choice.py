@@ -14,8 +14,6 @@ from agentkit.improve.improve_errors import ImproveError
 from agentkit_prompts.context.prompt_context import Example
 from agentkit_prompts.names import nearest
 
-__all__ = ["answer_of", "choose_examples", "input_key", "mean_score", "split_rows"]
-
 
 def split_rows(rows: Sequence[EvalRow], share: float = 0.3) -> tuple[list[EvalRow], list[EvalRow]]:
     """Split rows into train rows and held-out rows, always in the same way; equal inputs are in one of both.

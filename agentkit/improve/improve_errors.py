@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from agentkit.errors import AgentError
 
-__all__ = ["FilesChanged", "ImproveError"]
-
 
 class ImproveError(AgentError, ValueError):
     """An argument of an optimisation is invalid, or its result cannot be written. Nothing was sent or written."""

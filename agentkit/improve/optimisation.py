@@ -14,8 +14,6 @@ from agentkit.improve.source_files import SourceFiles
 from agentkit.improve.text_parts import TextPart
 from agentkit.models.model import Usage
 
-__all__ = ["Optimisation"]
-
 
 @dataclass(frozen=True, slots=True)
 class Optimisation:

@@ -25,8 +25,6 @@ from agentkit.improve.source_files import SourceFiles
 from agentkit.improve.text_parts import agent_of, chosen_parts, with_texts
 from agentkit.models.model import Model
 
-__all__ = ["optimise", "optimise_sync"]
-
 
 async def optimise(
     agent: Agent[Any, Any] | LoadedAgent,

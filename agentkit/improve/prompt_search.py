@@ -21,8 +21,6 @@ from agentkit.improve.text_parts import EXAMPLES, TextPart, examples_of, example
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit_prompts.extras import install
 
-__all__ = ["OptimiseBudget", "PromptSearch"]
-
 R = TypeVar("R")
 _log = logging.getLogger("agentkit.improve")
 _TRIES = 3

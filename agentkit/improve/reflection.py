@@ -17,8 +17,6 @@ from agentkit_prompts.tree.additional_info import AdditionalInfoPrompt
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import TextPrompt
 
-__all__ = ["Proposal", "Reflection", "outcome_data"]
-
 _MAX_CHARACTERS = 2_000
 """Maximum characters of each text of a run."""
 _SYSTEM = """You improve one text of the prompt of an AI agent.

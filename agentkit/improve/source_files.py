@@ -17,8 +17,6 @@ from agentkit.improve.yaml_edit import values_of, with_values
 from agentkit_prompts.errors import Problem, raise_problems
 from agentkit_prompts.system.regular_files import read_regular
 
-__all__ = ["SourceFiles"]
-
 
 class _Place(NamedTuple):
     """Place of the text of a part."""

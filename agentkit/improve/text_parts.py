@@ -19,19 +19,6 @@ from agentkit_prompts.names import nearest
 from agentkit_prompts.tree.examples import ExamplesPrompt
 from agentkit_prompts.tree.prompt import BasePrompt
 
-__all__ = [
-    "EXAMPLES",
-    "TextPart",
-    "agent_of",
-    "chosen_parts",
-    "examples_of",
-    "examples_text",
-    "part_problem",
-    "part_texts",
-    "text_parts",
-    "with_texts",
-]
-
 PartKind: TypeAlias = Literal["prompt", "description", "examples"]
 EXAMPLES = "examples"
 """Name of the part of the worked examples."""

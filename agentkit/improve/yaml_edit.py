@@ -10,8 +10,6 @@ import yaml
 from agentkit.improve.improve_errors import ImproveError
 from agentkit_prompts.strict_yaml import StrictLoader
 
-__all__ = ["values_of", "with_values"]
-
 _WIDTH = 1_000_000
 """Maximum length of a line: long texts are not folded."""
 

@@ -11,8 +11,6 @@ from agentkit.agent.agent import Agent
 from agentkit.inspector.composition_view import clipped, template_text
 from agentkit.runs.run_record import RunFigures
 
-__all__ = ["agent_view", "statistics_view"]
-
 _PERCENTILES = (50, 90, 99)
 _MAX_DAYS = 30
 """Maximum days of the table; days without runs are left out."""

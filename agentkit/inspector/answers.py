@@ -42,27 +42,6 @@ from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.errors import brief
 from agentkit_prompts.names import nearest
 
-__all__ = [
-    "Missing",
-    "ModelCall",
-    "agent_answer",
-    "compose_answer",
-    "decide_answer",
-    "evaluation_answer",
-    "events_answer",
-    "message_answer",
-    "messages_answer",
-    "model_call_of",
-    "overview",
-    "payload_answer",
-    "recall_answer",
-    "run_answer",
-    "session_answer",
-    "start_answer",
-    "turns_answer",
-    "why_answer",
-]
-
 _MAX_LISTED = 1_000
 """Maximum sessions in the whole list."""
 _RUNS_OF_AGENT = 20

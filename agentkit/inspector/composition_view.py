@@ -19,8 +19,6 @@ from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, message_tokens
 from agentkit_prompts.tree.volatility import volatility_of
 
-__all__ = ["clipped", "composition_view", "message_view", "messages_view", "prompt_views"]
-
 MAX_PIECE = 4_000
 """Maximum characters of a piece of text; `message_view` returns the whole text of a message."""
 MAX_MESSAGES = 50

@@ -12,8 +12,6 @@ from agentkit.inspector.redacted_layers import sent_composition
 from agentkit.models.http.endpoint import EndpointModel, model_secrets
 from agentkit_prompts.credentials import masked
 
-__all__ = ["curl_command"]
-
 _NO_NAME = re.compile(r"[^A-Za-z0-9]")
 """Characters that the name of an environment variable cannot contain."""
 

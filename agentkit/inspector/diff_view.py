@@ -12,8 +12,6 @@ from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.diff import tool_text
 from agentkit_prompts.context.messages import Message
 
-__all__ = ["diff_view", "reply_diff"]
-
 _WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 _MAX_WORDS = 3_000
 """Maximum number of words of two texts, without equal starts and ends, that are compared word by word."""

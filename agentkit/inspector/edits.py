@@ -12,8 +12,6 @@ from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tree.layers import PLACES, Layers
 from agentkit_prompts.tree.prompt import BasePrompt
 
-__all__ = ["edited_layers"]
-
 _INNER = re.compile(r"(?<!\w)(\w++)\[(\d++)\]")
 
 

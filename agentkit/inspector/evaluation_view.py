@@ -12,8 +12,6 @@ from agentkit.evals.evaluation_report import EvaluationReport
 from agentkit.evals.outcome import Outcome
 from agentkit.evals.outcome_file import read_journals
 
-__all__ = ["StoredEvaluation", "evaluation_list", "evaluation_view"]
-
 _MAX_TEXT = 240
 """Maximum characters of an input, an answer or a reason in a row."""
 _MAX_ROWS = 20_000

@@ -33,8 +33,6 @@ from agentkit_memory.errors import InvalidArgument, NotFound, StoreError
 from agentkit_prompts.errors import ContextError, KwargsError, PromptError
 from agentkit_tools.errors import ToolError
 
-__all__ = ["PREFIX", "routes", "stopped"]
-
 PREFIX = "/inspector"
 _POLICY = "; ".join(
     (

@@ -8,8 +8,6 @@ from agentkit_prompts.context.items import Document, Example, Fact, RecalledMess
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.context.skill import Skill
 
-__all__ = ["ITEM_FIELDS", "item_names"]
-
 ITEM_FIELDS = ("documents", "knowledge", "recalled", "skills", "loaded_skills", "examples")
 """Fields of a context with items."""
 _MAX_NAMES = 500

@@ -19,8 +19,6 @@ from agentkit.run.parts.run_inbox import SentMessage
 from agentkit.run.parts.verdicts import Replace
 from agentkit_prompts.context.messages import Message, ToolCall
 
-__all__ = ["events_view", "journal_view", "reply_view", "usage_view", "waiting_calls"]
-
 _MAX_EVENTS = 50
 """Maximum events of one answer; the page requests more when it scrolls."""
 

@@ -20,8 +20,6 @@ from agentkit.inspector.inspector_routes import PREFIX, routes, stopped
 from agentkit.inspector.local_source import LocalSource
 from agentkit.inspector.source import InspectorSource
 
-__all__ = ["local_app", "serve_locally"]
-
 _HOST = "127.0.0.1"
 _GRACE_SECONDS = 5
 """Seconds that requests have to finish when the server stops."""

@@ -43,8 +43,6 @@ from agentkit_prompts.context.prompt_context import UserInput
 from agentkit_prompts.names import nearest
 from agentkit_tools.errors import ToolArgumentError
 
-__all__ = ["LocalSource"]
-
 Named = TypeVar("Named")
 _MAX_RUNS = 1_000
 """Maximum number of stored runs; the oldest ended run is removed first."""

@@ -12,8 +12,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["page_files"]
-
 _PAGE = Path(__file__).parent / "page"
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./(\w+)\.js";\n', re.MULTILINE)

@@ -9,19 +9,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt
 from agentkit.ground.request_json import request_json
 from agentkit.runs.run_record import RunOrder, RunState, RunsWanted
 
-__all__ = [
-    "Base",
-    "CompositionRequest",
-    "Decide",
-    "Decided",
-    "EventsRequest",
-    "ListRequest",
-    "PlaySettings",
-    "RecallNow",
-    "Start",
-    "TestCase",
-]
-
 Name = Annotated[str, Field(max_length=4_000)]
 
 

@@ -16,8 +16,6 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.errors import PromptError, brief
 
-__all__ = ["TurnCall", "turn_bounds", "turn_context"]
-
 
 class TurnCall(NamedTuple):
     """A model call in a turn of a conversation."""

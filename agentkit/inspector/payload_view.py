@@ -15,8 +15,6 @@ from agentkit_prompts.errors import PromptError
 from agentkit_prompts.names import nearest
 from agentkit_prompts.templates.spans import BREAK
 
-__all__ = ["TARGETS", "payload_view"]
-
 TARGETS = ("openai", "responses", "anthropic", "text")
 """Targets of a payload; `text` is the text for a local model."""
 _BASE64 = re.compile(r"(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/=_-]{512,}+")

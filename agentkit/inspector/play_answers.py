@@ -17,8 +17,6 @@ from agentkit.inspector.played_prompt import changed_context
 from agentkit.inspector.source import InspectorSource
 from agentkit.models.model_errors import ModelError
 
-__all__ = ["ask_answer", "case_answer", "curl_answer"]
-
 
 async def ask_answer(source: InspectorSource, request: CompositionRequest) -> Json:
     """Send a prompt with its changes to a model, and return the reply with its usage and seconds."""

@@ -22,8 +22,6 @@ from agentkit_prompts.errors import ContextError, PromptError
 from agentkit_prompts.names import nearest
 from agentkit_prompts.tokens.budget import Budget
 
-__all__ = ["PlayedPrompt", "asked", "play_models", "played_prompt"]
-
 _POINTER = re.compile(r"(conversation|intermediate)\[(\d{1,9})\]")
 _MAX_NAME = 80
 """Maximum characters of a name in an error."""

@@ -8,8 +8,6 @@ from typing import Any
 from agentkit.run.parts.recaller import RecallResult
 from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMessage
 
-__all__ = ["recall_view", "result_view"]
-
 _MAX_TEXT = 2_000
 _MAX_HITS = 500
 _REASON = re.compile(r"[+-]\d+\.\d+ = ([^()]*)")

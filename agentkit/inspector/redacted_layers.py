@@ -9,8 +9,6 @@ from agentkit.models.model import Model
 from agentkit.models.redacting.placeholders import Redacted
 from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["redacted_layers", "sent_composition"]
-
 _MAX_LISTED = 50
 """Maximum number of listed texts of a layer."""
 

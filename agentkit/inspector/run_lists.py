@@ -9,8 +9,6 @@ from agentkit.inspector.page_requests import ListRequest
 from agentkit.inspector.source import InspectorSource
 from agentkit.runs.run_record import RunRecord
 
-__all__ = ["FIRST_LISTED", "list_answer", "run_summary"]
-
 FIRST_LISTED = 50
 """Maximum runs, and maximum sessions, in the first answer."""
 _LISTED = 100

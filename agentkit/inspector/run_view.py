@@ -11,8 +11,6 @@ from agentkit.run.journal.journal_outline import JournalOutline
 from agentkit.runs.run_record import RunRecord, WaitingCall
 from agentkit_tools.calling.shown_arguments import argument_lines
 
-__all__ = ["run_view"]
-
 Json = dict[str, Any]
 
 

@@ -10,8 +10,6 @@ from agentkit.inspector.past_contexts import turn_bounds
 from agentkit.run.parts.session import SessionProtocol
 from agentkit_prompts.tokens.counter import ESTIMATE, message_tokens
 
-__all__ = ["MAX_TURNS", "first_turn", "run_ids_of_turns", "session_view", "turns_view"]
-
 MAX_TURNS = 50
 """Maximum turns of one answer; the page requests more when it scrolls."""
 _LAST = 40

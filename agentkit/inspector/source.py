@@ -21,8 +21,6 @@ from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["MAX_FIGURES", "InspectorSource", "OutlinedRun", "SourceOf", "empty_journal"]
-
 MAX_FIGURES = 5_000
 """Maximum number of runs in the statistics of an agent."""
 

@@ -17,8 +17,6 @@ from agentkit_prompts.system.file_locks import locked, unlock
 from agentkit_prompts.system.private_files import private_file
 from agentkit_prompts.system.regular_files import check_regular, read_regular
 
-__all__ = ["AnswerFile", "AnswerLine", "Key", "as_json", "is_answer_file", "read_answers"]
-
 Key = tuple[int, int]
 """Row, and turn of a dialogue or number of a label."""
 AnswerLine = dict[str, Any]

@@ -14,8 +14,6 @@ from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.in_context import InContext
 from agentkit_prompts.ranking.embedder import Embedder
 
-__all__ = ["check_arguments", "configured_dataset"]
-
 
 def configured_dataset(
     cfg: Mapping[str, Any],

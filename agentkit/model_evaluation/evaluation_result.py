@@ -10,8 +10,6 @@ from agentkit.errors import AgentError
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.models.model_errors import ModelReplyCut
 
-__all__ = ["Evaluation", "EvaluationFailed", "EvaluationProgress", "RowResult"]
-
 _MAX_LISTED = 5
 """Maximum number of errors, and of rows per error, that a message lists."""
 

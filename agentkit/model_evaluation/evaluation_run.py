@@ -28,8 +28,6 @@ from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.problems import at_row
 from agentkit_prompts.tokens.counter import TokenCounter, prompt_count
 
-__all__ = ["EvaluationRun", "first_error"]
-
 T = TypeVar("T")
 
 _MAX_PAUSE = 30.0

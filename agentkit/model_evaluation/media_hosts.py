@@ -13,8 +13,6 @@ from agentkit_tools.errors import ToolError
 from agentkit_tools.ready.addresses import AddressUnreachable
 from agentkit_tools.ready.http_tool import RedirectCheck
 
-__all__ = ["MediaHosts"]
-
 _MAX_ADDRESSES = 10_000
 """Maximum number of remembered addresses."""
 _MAX_SECONDS = 10.0

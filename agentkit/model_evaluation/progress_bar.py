@@ -10,8 +10,6 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.model_evaluation.evaluation_result import EvaluationProgress
 from agentkit_prompts.extras import install
 
-__all__ = ["OnProgress", "progress_listener"]
-
 OnProgress: TypeAlias = Callable[[EvaluationProgress], object]
 """Called after each row."""
 

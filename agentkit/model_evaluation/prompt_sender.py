@@ -28,8 +28,6 @@ from agentkit_prompts.evaluation.meta.meta_base import MetaParser
 from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
 from agentkit_prompts.tree.layers import Layers
 
-__all__ = ["MetaTemplateLike", "PromptSender", "TextModel"]
-
 MetaTemplateLike: TypeAlias = MetaParser | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """A meta template, or its configuration."""
 

@@ -7,8 +7,6 @@ import math
 
 from agentkit_prompts.errors import InContextError, brief
 
-__all__ = ["RequestPace"]
-
 
 class RequestPace:
     """Starts requests at equal intervals.

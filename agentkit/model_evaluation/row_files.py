@@ -18,8 +18,6 @@ from pydantic_core import from_json
 from agentkit_prompts.errors import InContextError
 from agentkit_prompts.system.regular_files import is_folder, read_regular_text
 
-__all__ = ["load_rows"]
-
 _Rows = list[dict[str, Any]]
 _MAX_CELL = 2**31 - 1
 """Characters of a cell, which no file that is read exceeds."""

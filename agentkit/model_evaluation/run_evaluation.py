@@ -29,8 +29,6 @@ from agentkit_prompts.evaluation.meta.chat_messages import MediaRoot
 from agentkit_prompts.ranking.embedder import Embedder
 from agentkit_prompts.tokens.counter import ESTIMATE, TokenCounter
 
-__all__ = ["run", "run_sync"]
-
 _CONCURRENCY = 16
 """Default maximum of concurrent requests."""
 

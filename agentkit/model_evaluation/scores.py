@@ -11,8 +11,6 @@ from agentkit.output.json_in_text import text_after_thinking
 from agentkit_prompts.errors import InContextError
 from agentkit_prompts.names import nearest
 
-__all__ = ["Score", "choice_match", "exact_match", "numeric_match", "score_of", "score_of_answers"]
-
 Score: TypeAlias = Callable[[str, Any], float]
 """Function of the answer of the model and the true answer; returns the score, 1 or True for a correct answer."""
 ScoreName: TypeAlias = Literal["exact", "choice", "numeric", "none"]

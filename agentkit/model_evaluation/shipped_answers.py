@@ -9,8 +9,6 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.errors import InContextError
 
-__all__ = ["Reading", "ShippedScore", "first_capital", "gold_number", "last_number", "last_option", "whole_text"]
-
 Reading: TypeAlias = Callable[[str], str]
 """Function that returns the part of a text to compare; empty if the text does not contain it."""
 

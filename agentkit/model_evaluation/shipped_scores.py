@@ -23,8 +23,6 @@ from agentkit_prompts.evaluation.in_context import InContext
 from agentkit_prompts.evaluation.problems import at_row
 from agentkit_prompts.names import similar
 
-__all__ = ["score_of_cfg", "score_of_rows"]
-
 _LETTER_POSTPROCESSORS = ("last_option_postprocess", "first_capital_postprocess")
 _ACCURACY = ("AccEvaluator", "AccwithDetailsEvaluator")
 _EVALUATORS = (*_ACCURACY, "EMEvaluator", "Gsm8kEvaluator")

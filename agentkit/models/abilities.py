@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.call_content import TextTokens
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["OutputMode", "fitted", "media_of", "output_modes_of", "text_tokens_of"]
-
 OutputMode = Literal["native", "tool", "prompted"]
 """Way to request an answer of a type: structured output of the endpoint (the schema is sent as
 `composition.output_schema`), a tool that the model calls with its answer, or instructions in the prompt."""

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from agentkit.models.model import Model
 
-__all__ = ["CacheMinimum", "cache_minimum"]
-
 
 class CacheMinimum(NamedTuple):
     """Minimum length of a prefix that the prompt cache of a provider stores."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.call_content import TextTokens
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["FallbackModel"]
-
 _log = logging.getLogger("agentkit")
 _TEMPORARY_ERRORS = (ModelUnavailable, ModelRateLimited)
 

@@ -13,8 +13,6 @@ from agentkit_prompts.hints import Hinted
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["MODEL_EXPECTED", "NO_USAGE", "Delta", "DeltaKind", "Model", "OnDelta", "Reply", "Usage", "send_delta"]
-
 MODEL_EXPECTED = "expected a model, such as OpenAIModel(...) or model('openai:gpt-5-mini')"
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "refusal", "error"]
 

@@ -10,26 +10,6 @@ from typing import Literal, Unpack
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit_prompts.errors import Picklable, Place
 
-__all__ = [
-    "BatchReason",
-    "CallAsTextWarning",
-    "MediaAsTextWarning",
-    "ModelAuthError",
-    "ModelBatchError",
-    "ModelError",
-    "ModelInterrupted",
-    "ModelRateLimited",
-    "ModelReplyCut",
-    "ModelReplyError",
-    "ModelRequestError",
-    "ModelUnavailable",
-    "NetworkRefused",
-    "ScriptExhausted",
-    "ToolsTwiceWarning",
-    "UnreadableCallsWarning",
-    "Where",
-]
-
 
 class Where(Place, total=False):
     """The model of a request and the problem as data: keyword arguments of every error of a model."""

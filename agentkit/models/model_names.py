@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.guard.control_tokens import Policy
     from agentkit_prompts.chat_templates.template_finder import GivenTemplate
 
-__all__ = ["changed_model", "is_address", "is_full_name", "model", "resolved_model"]
-
 _SCHEMES = ("http://", "https://")
 _FAMILIES = {
     "claude": "anthropic",

@@ -18,8 +18,6 @@ from agentkit.models.model import Model, Usage
 from agentkit.models.providers import provider_at
 from agentkit_prompts.options import CountOrZero, options
 
-__all__ = ["Price", "known_price", "price_of"]
-
 _MILLION = 1_000_000
 _Dollars: TypeAlias = Annotated[float, Field(ge=0, le=1_000_000_000)]
 _SNAPSHOT = re.compile(r"-(\d{4}-\d\d-\d\d|\d{8}|latest)$")

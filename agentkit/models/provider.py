@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from agentkit.models.settings import Fields
     from agentkit_prompts.context.wire.write_openai_chat import Required
 
-__all__ = ["AddressPart", "Provider"]
-
 _PART = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.:-]*[A-Za-z0-9])?")
 _EMPTY: Mapping[str, Any] = {}
 

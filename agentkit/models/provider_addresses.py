@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-__all__ = ["azure_address", "host_of", "ollama_address", "shown_address", "with_path"]
-
 _OLLAMA_PORT = "11434"
 _OLLAMA_CLOUD = "ollama.com"
 _LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}

@@ -13,8 +13,6 @@ from agentkit.models.openai.openai_chat import OpenAIModel
 from agentkit.models.openai.openai_responses import OpenAIResponsesModel
 from agentkit.models.prices import Price
 
-__all__ = ["batch_price", "batches_of"]
-
 _SHARE = 0.5
 """Price of a request in a batch, as a share of its price: OpenAI and Anthropic document half the price."""
 _BATCHES: Mapping[type, type[Batches]] = {

@@ -8,24 +8,6 @@ from typing import Any
 
 from agentkit.models.settings import Fields, set_per_request
 
-__all__ = [
-    "CHAT",
-    "OF_OPENAI",
-    "OF_OTHERS",
-    "OPEN_SAMPLING",
-    "SAMPLING",
-    "anthropic_budget",
-    "at_most_one",
-    "choices",
-    "efforts",
-    "google_budget",
-    "qwen_budget",
-    "reasoning_budget",
-    "reasoning_effort",
-    "temperature_above_zero",
-    "thinking_effort",
-]
-
 SAMPLING: Fields = {"temperature": "temperature", "top_p": "top_p"}
 OPEN_SAMPLING: Fields = {**SAMPLING, "top_k": "top_k", "seed": "seed"}
 """Sampling of servers of open models."""

@@ -29,8 +29,6 @@ from agentkit.models.provider_settings import (
 )
 from agentkit.models.settings import Fields, set_per_request
 
-__all__ = ["OTHER_HOSTS", "PROVIDERS", "provider_at"]
-
 _ANY_MODEL = ("",)
 _PARALLEL: Fields = {"parallel_tool_calls": set_per_request}
 _OPEN: Fields = {**CHAT, **OPEN_SAMPLING}

@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["secrets_in", "without_secrets"]
-
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 _SECRET_WORDS = frozenset(
     ("auth", "authentication", "authorization", "bearer", "cookie", "cookies", "credential", "credentials")

@@ -21,18 +21,6 @@ from agentkit_prompts.options import Count, CountOrZero, Text, options
 if TYPE_CHECKING:
     from agentkit.models.model import Model
 
-__all__ = [
-    "NO_SETTINGS",
-    "Fields",
-    "ModelSettings",
-    "checked_settings",
-    "explicit_settings",
-    "merged_body",
-    "set_per_request",
-    "settings_body",
-    "with_settings",
-]
-
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 _OTHER_NAMES = {

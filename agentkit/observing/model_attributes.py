@@ -12,8 +12,6 @@ from agentkit.models.provider import Provider
 from agentkit.models.providers import OTHER_HOSTS, provider_at
 from agentkit.models.redacting.redacting_model import RedactingModel
 
-__all__ = ["model_attributes", "settings_attributes"]
-
 _SETTINGS = {
     "temperature": "temperature",
     "top_p": "top_p",

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, TracerProvider
 
-__all__ = ["Observation", "observe"]
-
 _SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 """Boundaries of the buckets of times in seconds, from the conventions."""
 _FIRST_CHUNK, _NEXT_CHUNK = "time_to_first_chunk", "time_per_output_chunk"

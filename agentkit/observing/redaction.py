@@ -8,8 +8,6 @@ from typing import TypeAlias
 
 from agentkit.run.engine.observed import current_observer
 
-__all__ = ["Redact", "process_redact", "redacted"]
-
 Redact: TypeAlias = Callable[[str], str | None]
 """Returns the text to record instead of a text; None omits the text."""
 

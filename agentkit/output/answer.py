@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from agentkit.output.schema_prompt import SchemaPrompt
     from agentkit_prompts.schemas.params import JsonSchema
 
-__all__ = ["AnswerReader"]
-
 _VALUE = "value"
 """Property of the wrapper, an object around an answer that is no object: endpoints require an object as root."""
 _ANSWER_TOOL = "final_answer"

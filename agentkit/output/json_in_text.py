@@ -6,8 +6,6 @@ import re
 
 from agentkit_prompts.chat_templates.reasoning_tags import REASONING_TAGS
 
-__all__ = ["json_spans", "text_after_thinking", "without_fence"]
-
 _THINKING_END = re.compile("|".join([re.escape(closing) for _, closing in REASONING_TAGS]))
 _THINKING_START = re.compile(rf"\s*+(?:{'|'.join([re.escape(opening) for opening, _ in REASONING_TAGS])})")
 _FENCE = re.compile(r"```[\w-]*+\s*+(.*)```", re.S)

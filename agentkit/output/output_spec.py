@@ -16,8 +16,6 @@ from agentkit_prompts.errors import check_types
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
-__all__ = ["OutputSpec", "OutputValidator", "argument_count"]
-
 Answer = TypeVar("Answer")
 OutputValidator: TypeAlias = Callable[..., Any]
 """Validator of an answer; a second parameter receives a `ToolContext`. A result that is not None replaces the answer.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from agentkit.output.output_spec import OutputValidator
     from agentkit_tools.tool_context import ToolContext
 
-__all__ = ["CheckedOutput", "checked_output"]
-
 
 @dataclass(slots=True)
 class CheckedOutput:

@@ -10,8 +10,6 @@ from agentkit.models.model import Delta
 from agentkit.output.json_in_text import text_after_thinking
 from agentkit_prompts.composition.tools_and_output import OutputRequest
 
-__all__ = ["GrowingOutput"]
-
 _GROWTH = 50
 """The text is parsed again when at least 1/50 of the text is new, so that the total time is linear."""
 

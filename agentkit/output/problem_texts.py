@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from pydantic import ValidationError
 
-__all__ = ["problem_texts"]
-
 _MAX_PROBLEMS = 50
 """Maximum number of problems in a repair message."""
 _MAX_PATH = 200

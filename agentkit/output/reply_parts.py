@@ -7,8 +7,6 @@ from agentkit.models.model import Reply
 from agentkit_prompts.composition.targets.tools_in_text import has_unreadable_call
 from agentkit_prompts.context.parts import Image, Text
 
-__all__ = ["image_of_reply", "text_of_reply"]
-
 
 def text_of_reply(reply: Reply) -> str:
     """Return the text of a reply without its images; their alt text if it contains only images.

@@ -16,8 +16,6 @@ from agentkit_prompts.schemas.schema_problems import SchemaProblem
 from agentkit_tools.schemas.argument_reader import closed
 from agentkit_tools.schemas.lenient_schema import SchemaError, normalise
 
-__all__ = ["SchemaOutput"]
-
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 
 

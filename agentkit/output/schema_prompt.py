@@ -6,8 +6,6 @@ from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.templates.rendered import Joined, Rendered
 from agentkit_prompts.tree.prompt import BasePrompt
 
-__all__ = ["SchemaPrompt"]
-
 _PROMPT = """\
 When you give your final answer, write it as one JSON object that follows this JSON Schema, and nothing else: no words
 around it, no code fence.

@@ -15,8 +15,6 @@ import sqlalchemy as sa
 from agentkit.runs.leg import Leg, QueueLeg
 from agentkit.runs.run_database import runs_table
 
-__all__ = ["admit", "held_since"]
-
 _WRITERS_LOCK = 7_239_116_025_340_178
 """Key of the PostgreSQL advisory lock under which a process admits runs; an arbitrary number."""
 _row = runs_table.c

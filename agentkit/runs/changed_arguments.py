@@ -15,8 +15,6 @@ from agentkit_tools.calling.tool_policy import ToolPolicy
 from agentkit_tools.errors import ToolArgumentError
 from agentkit_tools.schemas.argument_reader import JsonArguments, named_reader
 
-__all__ = ["check_changed_arguments"]
-
 
 def check_changed_arguments(
     connection: sa.Connection, run_id: str, tools: Mapping[str, str], arguments: Mapping[str, Mapping[str, Any]]

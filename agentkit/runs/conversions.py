@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 
 import sqlalchemy as sa
 
-__all__ = ["CONVERSIONS", "FORMAT"]
-
 FORMAT = 1
 """Format of the tables that this version writes."""
 CONVERSIONS: Mapping[int, Callable[[sa.Connection], None]] = {}

@@ -10,8 +10,6 @@ from agentkit.runs.run_database import RunDatabase, events_table
 from agentkit.runs.run_record import RunEvent
 from agentkit.runs.run_rows import event_of, json_text
 
-__all__ = ["EventLog", "store_events"]
-
 _events = events_table.c
 
 

@@ -8,8 +8,6 @@ from typing import Protocol
 from agentkit.run.parts.decisions import Decision
 from agentkit.runs.run_record import RunEvent, RunRecord
 
-__all__ = ["Executor"]
-
 
 class Executor(Protocol):
     """Executor of the runs of a `RunStore`."""

@@ -14,8 +14,6 @@ from agentkit.runs.run_record import RunError, RunRecord, RunState
 from agentkit.runs.run_rows import ended_row, run_row
 from agentkit.runs.stored_values import stored_text
 
-__all__ = ["InnerRuns"]
-
 _runs = runs_table
 _HEAD_PREFIX, _RESULT_PREFIX = '{"journal":', '{"effect":"CallTools"'
 """Prefixes of the first line of a journal and of the line of a tool result."""

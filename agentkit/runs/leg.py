@@ -7,8 +7,6 @@ from typing import NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 
-__all__ = ["Leg", "QueueLeg"]
-
 
 class Leg(NamedTuple):
     """One entry of a run in the queue: a run is queued at its start, and again after each interruption or pause."""

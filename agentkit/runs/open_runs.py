@@ -10,8 +10,6 @@ import sqlalchemy as sa
 from agentkit.runs.run_database import RunDatabase, decisions_table, runs_table
 from agentkit.runs.worker_rows import WorkerRow, WorkerRows
 
-__all__ = ["OpenRuns", "RunGroup", "open_runs"]
-
 _OPEN = ("queued", "running", "waiting")
 
 

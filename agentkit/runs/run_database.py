@@ -19,25 +19,6 @@ from agentkit.runs import conversions
 from agentkit.runs.run_errors import DatabaseDamaged, DatabaseUnavailable, RunStoreError
 from agentkit_prompts.system.acting_objects import acting_objects
 
-__all__ = [
-    "DATABASE_ERRORS",
-    "DBOS_TABLES",
-    "RunDatabase",
-    "database_error",
-    "decisions_table",
-    "events_table",
-    "hooks_table",
-    "keys_table",
-    "lines_table",
-    "messages_table",
-    "notices_table",
-    "runs_table",
-    "shown_url",
-    "texts_table",
-    "usage_table",
-    "workers_table",
-]
-
 T = TypeVar("T")
 
 _RECONNECT_SECONDS = 5.0

@@ -15,8 +15,6 @@ from agentkit.runs.run_record import RunRecord, RunState, WaitingCall
 from agentkit.runs.run_rows import call_row, json_text, lock_run, waiting_call_of
 from agentkit.runs.stored_values import stored_call, stored_text
 
-__all__ = ["CallDecisions", "calls_of", "decision_error", "store_decisions", "store_waiting_calls"]
-
 CallDecisions: TypeAlias = Mapping[str, Decision] | Mapping[str | None, Decision]
 """Decisions by the ids of calls; None for all other calls that wait."""
 _runs, _decisions = runs_table, decisions_table

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from agentkit.errors import AgentError
 
-__all__ = ["AttemptEnded", "DatabaseDamaged", "DatabaseUnavailable", "DurableError", "RunNotFound", "RunStoreError"]
-
 
 class DurableError(AgentError):
     """Base class of errors of the storage and the workers of durable runs."""

@@ -12,17 +12,6 @@ from agentkit.runs.run_matching import exact_values, wanted_words
 from agentkit.runs.run_record import RunOrder, RunsWanted
 from agentkit.runs.stored_values import stored_tags
 
-__all__ = [
-    "MAX_EXAMINED",
-    "indexed_conditions",
-    "is_after",
-    "is_at_or_before",
-    "newest_first",
-    "sort_key",
-    "unindexed_filters",
-    "wanted_texts",
-]
-
 MAX_EXAMINED = 20_000
 """Maximum number of runs that one part of a list examines."""
 _INDEXED = ("session", "user", "state", "agent")

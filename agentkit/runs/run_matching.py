@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 
 from agentkit.runs.run_record import RunOrder, RunRecord, RunsWanted, searched_words, tokens_of
 
-__all__ = ["exact_values", "matches", "sort_value", "wanted_words"]
-
 _EXACT = ("tenant", "user", "agent", "session", "state", "schedule", "error")
 """Fields of `RunsWanted` that are columns with the same name, and must be equal."""
 _VALUES: Mapping[RunOrder, Callable[[RunRecord], float]] = {

@@ -19,8 +19,6 @@ from agentkit.runs.run_record import ENDED
 from agentkit.runs.stored_values import finite_number, stored_text
 from agentkit_prompts.context.messages import Message
 
-__all__ = ["RunMessages", "mark_received"]
-
 _MAX_UNREAD = 100
 """Maximum number of unread messages of a run, which can wait for a decision for weeks."""
 _PREFIX = '{"effect":"Receive"'

@@ -11,8 +11,6 @@ from sqlalchemy.dialects import postgresql, sqlite
 from agentkit.runs.run_database import RunDatabase, hooks_table, notices_table, runs_table
 from agentkit.runs.run_record import RunState
 
-__all__ = ["Notice", "RunNotices", "store_notices"]
-
 _runs, _hooks, _notices = runs_table, hooks_table, notices_table
 _SILENT_SECONDS = 86_400.0
 """Seconds after which a webhook of a server that stopped gets no more notices."""

@@ -19,8 +19,6 @@ from agentkit.runs.run_database import RunDatabase, decisions_table, lines_table
 from agentkit.runs.run_record import RunRecord, RunState
 from agentkit.runs.run_rows import lock_run, run_row
 
-__all__ = ["NewRun", "RunQueue", "queue_again"]
-
 _runs, _decisions = runs_table, decisions_table
 _QUEUED = (_runs.c.number, _runs.c.run_id, _runs.c.leg, _runs.c.request, _runs.c.held_until)
 _EXPIRED_DECISION = json.dumps(decision_data(Denied("it was not decided in time")))

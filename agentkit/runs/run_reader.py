@@ -29,8 +29,6 @@ from agentkit.runs.run_record import ENDED, RunFigures, RunList, RunRecord, RunS
 from agentkit.runs.run_rows import record_of
 from agentkit.runs.version_rows import VersionRows
 
-__all__ = ["RunReader", "can_be_stored"]
-
 _MAX_SHORT_OUTCOME = 10_000
 """Maximum characters of the outcome of a run in a short list."""
 _runs, _lines = runs_table, lines_table

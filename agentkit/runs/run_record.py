@@ -14,24 +14,6 @@ from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import UserInput
 from agentkit_prompts.hints import Hinted
 
-__all__ = [
-    "ENDED",
-    "STATES",
-    "ExecutorName",
-    "RunError",
-    "RunEvent",
-    "RunFigures",
-    "RunList",
-    "RunOrder",
-    "RunRecord",
-    "RunState",
-    "RunsWanted",
-    "WaitingCall",
-    "searched_words",
-    "tokens_of",
-    "usage_since",
-]
-
 RunState: TypeAlias = Literal["queued", "running", "waiting", "finished", "failed", "cancelled"]
 """State of a run; `waiting`: the run is paused until tool calls are decided."""
 STATES: tuple[RunState, ...] = get_args(RunState)

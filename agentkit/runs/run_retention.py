@@ -19,8 +19,6 @@ from agentkit.runs.run_database import (
 )
 from agentkit.runs.run_record import ENDED
 
-__all__ = ["Retention", "delete_rows", "surplus_runs", "young_keys"]
-
 _DELETED_TOGETHER = 200
 """Number of runs that one statement deletes: SQLite limits the parameters of a statement."""
 _runs, _lines, _keys = runs_table, lines_table, keys_table

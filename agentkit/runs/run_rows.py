@@ -25,18 +25,6 @@ from agentkit.runs.run_record import (
 from agentkit.runs.stored_values import call_of, finite_number, stored_call, stored_tags, stored_text, tags_of
 from agentkit_prompts.context.prompt_context import UserInput
 
-__all__ = [
-    "CORRUPT",
-    "call_row",
-    "ended_row",
-    "event_of",
-    "json_text",
-    "lock_run",
-    "record_of",
-    "run_row",
-    "waiting_call_of",
-]
-
 CORRUPT = RunError("RunStoreError", "the stored data of this run is corrupt")
 """The error of a run whose row cannot be read."""
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)

@@ -33,8 +33,6 @@ from agentkit.runs.stored_values import stored_text
 from agentkit.runs.usage_counts import UsageCounts
 from agentkit_prompts.errors import check_types
 
-__all__ = ["Attempt", "RunStore"]
-
 _MAX_IN_MEMORY = 256_000_000
 """Maximum characters of all journals in memory; each tenant has an equal part."""
 _PRUNE_EVERY = 200

@@ -11,8 +11,6 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.pool import StaticPool
 
-__all__ = ["sqlite_engine"]
-
 _SQLITE_WAIT = 30_000
 """Milliseconds that a writer waits for the other writers of a file."""
 _CACHED_STATEMENTS = 16

@@ -9,8 +9,6 @@ from agentkit.runs.run_errors import RunStoreError
 from agentkit_prompts.system.file_locks import locked
 from agentkit_prompts.system.private_files import private_file, private_folder
 
-__all__ = ["locked_file"]
-
 
 def locked_file(path: Path) -> int:
     """Create a file if it is missing, lock it, and return the descriptor of the lock file.

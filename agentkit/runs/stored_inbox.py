@@ -11,8 +11,6 @@ from agentkit.ground.threads import in_thread
 from agentkit.run.parts.run_inbox import SentMessage
 from agentkit.runs.run_store import Attempt, RunStore
 
-__all__ = ["StoredInbox"]
-
 _Messages: TypeAlias = list[SentMessage]
 
 

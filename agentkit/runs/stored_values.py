@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-__all__ = ["call_of", "finite_number", "stored_call", "stored_tags", "stored_text", "tags_of"]
-
 
 def stored_call(call_id: str) -> str:
     """Return the id of a call in ASCII, because a model can invent ids that a database cannot store."""

@@ -11,8 +11,6 @@ from sqlalchemy.dialects import postgresql, sqlite
 from agentkit.models.model import Usage
 from agentkit.runs.run_database import RunDatabase, usage_table
 
-__all__ = ["DayUsage", "UsageCounts"]
-
 
 class DayUsage(NamedTuple):
     """Usage of the runs of a tenant on one day."""

@@ -14,8 +14,6 @@ from agentkit.run.parts.agent_version import AgentVersion
 from agentkit.runs.run_database import RunDatabase, lines_table, runs_table, texts_table
 from agentkit.runs.stored_values import finite_number, stored_text
 
-__all__ = ["VersionRows", "VersionUse", "tool_parameters"]
-
 _VERSION = '"version":"([0-9a-f]+)"'
 """Pattern of the version in the first line of a journal."""
 _MAX_KNOWN = 1_000

@@ -13,8 +13,6 @@ import sqlalchemy as sa
 from agentkit.runs.run_database import RunDatabase, workers_table
 from agentkit.runs.stored_values import finite_number
 
-__all__ = ["WorkerRow", "WorkerRows"]
-
 _workers = workers_table
 
 

@@ -28,8 +28,6 @@ from agentkit_prompts.hints import with_option_hints
 from agentkit_prompts.system.private_files import private_file
 from agentkit_prompts.system.regular_files import read_regular_text
 
-__all__ = ["ALL_PERMISSIONS", "Access", "Caller", "Permission", "add_token", "token_hash"]
-
 Permission: TypeAlias = Literal["run", "read", "approve", "play", "metrics"]
 """`run` agents and change sessions; `read` runs, sessions and journals; `approve` tool calls; `play`: send changed
 prompts of the inspector to models; read the `metrics`, and tracebacks of tools."""

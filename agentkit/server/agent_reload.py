@@ -13,8 +13,6 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.ground.threads import in_thread
 from agentkit.server.http_app import Server
 
-__all__ = ["AgentReload"]
-
 _CHECK_SECONDS = 0.5
 """Seconds between two checks of the files."""
 _MAX_FILES = 10_000

@@ -6,8 +6,6 @@ import re
 
 from agentkit.server.server_errors import Unprocessable
 
-__all__ = ["NAME_CHARACTERS", "NAME_PATTERN", "checked_name"]
-
 NAME_PATTERN = r"[A-Za-z0-9_~@:+=-][A-Za-z0-9._~@:+=-]{0,127}"
 """Pattern of the names of users and sessions."""
 NAME_CHARACTERS = "1 to 128 characters of A-Z a-z 0-9 . _ ~ @ : + = - without a dot at the start"

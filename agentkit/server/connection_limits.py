@@ -13,8 +13,6 @@ from typing import Any, Protocol
 from agentkit.ground.repeated_lines import RepeatedLines
 from agentkit.server.server_options import ServerOptions
 
-__all__ = ["BACKLOG", "Connection", "ConnectionLimits", "brief_log", "file_limit", "raise_file_limit"]
-
 _log = logging.getLogger("agentkit.server.connections")
 _FULL = "socket.accept() out of system resource"
 """Start of the message of asyncio when the process can open no file."""

@@ -59,8 +59,6 @@ from agentkit_prompts.errors import check_types
 from agentkit_prompts.hints import Hinted, with_option_hints
 from agentkit_prompts.system.local_requests import LocalRequests
 
-__all__ = ["Server"]
-
 _log = logging.getLogger("agentkit.server")
 _OPTIONS = ServerOptions()
 _NO_CALLER = Caller("")

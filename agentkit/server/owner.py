@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from agentkit_memory import Scope
 
-__all__ = ["Owner"]
-
 
 class Owner(NamedTuple):
     """Owner of a session or a run: a tenant, or a user of the tenant."""

@@ -8,8 +8,6 @@ import time
 from agentkit.server.access import Caller
 from agentkit.server.server_errors import ServerError
 
-__all__ = ["RefusalLog"]
-
 _log = logging.getLogger("agentkit.server")
 _SECONDS = 1.0
 """Minimum seconds between two lines about the same token, path and code."""

@@ -24,8 +24,6 @@ from agentkit.server.variants import Variant, variant_number, variant_problems
 from agentkit_memory import Memory, Scope
 from agentkit_prompts.names import nearest
 
-__all__ = ["ServedAgents"]
-
 
 class ServedAgents:
     """Agents by name.

@@ -7,23 +7,6 @@ from typing import Any
 
 from agentkit.errors import AgentError
 
-__all__ = [
-    "AccessDenied",
-    "AccessFileError",
-    "BadRequest",
-    "Conflict",
-    "QuotaExceeded",
-    "ServerError",
-    "ServerFull",
-    "TooLarge",
-    "Unauthenticated",
-    "UnknownResource",
-    "Unprocessable",
-    "Unsupported",
-    "UpstreamFailed",
-]
-
-
 _MAX_MESSAGE = 4_000
 """Maximum characters of a message that is sent to a client."""
 

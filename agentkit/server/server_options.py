@@ -10,9 +10,6 @@ from agentkit.errors import AgentDefinitionError, UnknownOption
 from agentkit.runs.run_retention import Retention
 from agentkit_prompts.options import Count, PositiveNumber, options
 
-__all__ = ["ServerOptions"]
-
-
 _ELSEWHERE = {
     "max_body": "body_bytes",
     "timeout": "run_seconds",

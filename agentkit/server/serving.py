@@ -19,8 +19,6 @@ from agentkit_prompts.errors import check_types
 from agentkit_prompts.hints import with_option_hints
 from agentkit_prompts.system.local_requests import is_loopback
 
-__all__ = ["RunningServer", "serve", "uvicorn_server"]
-
 _MAX_PORT = 65_535
 
 

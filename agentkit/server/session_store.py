@@ -21,8 +21,6 @@ from agentkit_memory.store.records import SessionInfo
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import MessageError
 
-__all__ = ["SessionMessage", "SessionStore"]
-
 _MAX_OPEN = 8
 """Maximum number of stored sessions that stay open for readers."""
 

@@ -11,8 +11,6 @@ from typing import Any
 from agentkit.agent.agent import Agent
 from agentkit.agent_files.loaded_agent import LoadedAgent
 
-__all__ = ["Variant", "variant_number", "variant_problems"]
-
 
 @dataclass(frozen=True, slots=True)
 class Variant:

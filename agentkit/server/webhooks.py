@@ -31,8 +31,6 @@ from agentkit_prompts.options import Text, options
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
 
-__all__ = ["Webhook", "WebhookSender"]
-
 _log = logging.getLogger("agentkit.server")
 _Event = Literal["finished", "failed", "cancelled", "waiting"]
 _EVENTS: tuple[_Event, ...] = get_args(_Event)

@@ -12,8 +12,6 @@ from typing import Any
 from agentkit.ground.sync_driver import stop_run_loops
 from agentkit_tools.calling.tool_threads import busy_threads
 
-__all__ = ["Clock", "controlled_time"]
-
 _PATIENCE = 0.5
 """Real seconds that the clock waits for a thread or a connection before it jumps."""
 _POOLS = ("agentkit-tool", "agentkit-run-", "asyncio_")

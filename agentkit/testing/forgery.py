@@ -27,8 +27,6 @@ from agentkit_prompts.errors import ChatTemplateError, KwargsError
 from agentkit_prompts.templates.line_heads import MESSAGE
 from agentkit_prompts.tree.layers import Layers
 
-__all__ = ["ATTACKS", "CANARY", "ForgeryFound", "assert_no_forged_roles"]
-
 CANARY = "zq7canary"
 """Word in every attack, by which the attack is found in a composition."""
 

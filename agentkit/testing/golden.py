@@ -9,8 +9,6 @@ from pathlib import Path
 
 from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["UPDATE", "assert_golden", "golden_text"]
-
 UPDATE = "AGENTKIT_UPDATE_GOLDEN"
 """Environment variable: if it is set, `assert_golden` writes its files instead of comparing them."""
 

@@ -29,8 +29,6 @@ from agentkit_prompts.system.regular_files import read_regular
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["RecordedModel", "ReplayError", "ReplayModel"]
-
 _FORMAT = 1
 _MASK = "[secret]"
 _SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)$", re.IGNORECASE)

@@ -10,8 +10,6 @@ from typing import Any, TypeAlias
 from agentkit.run.journal.journal import Journal
 from agentkit.run.journal.journal_steps import Entry
 
-__all__ = ["assert_effects", "assert_no_tool_errors", "effects"]
-
 Recorded: TypeAlias = Any
 """A journal, the result of a run, or the error that ended a run."""
 _GAP = "..."

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from agentkit_memory import Memory
     from agentkit_memory.index.vector_index import VectorIndex
 
-__all__ = ["StoreProbe"]
-
 
 class StoreProbe:
     """Direct access to the database and the index of a memory without checks, for tests.

@@ -36,21 +36,6 @@ try:
 except ImportError as error:  # pragma: no cover - the tests have hypothesis
     raise ImportError("agentkit.testing.strategies needs hypothesis: pip install hypothesis") from error
 
-__all__ = [
-    "HOSTILE",
-    "KWARGS",
-    "contexts",
-    "conversations",
-    "hostile_texts",
-    "layers",
-    "media",
-    "messages",
-    "prompts",
-    "sizes",
-    "traffic",
-    "values",
-]
-
 KWARGS = ("root", "mode", "photo")
 """Names of the additional kwargs of every context of `contexts`, which prompts of `prompts` can require."""
 

@@ -20,8 +20,6 @@ from agentkit_memory.store.records import StoredMessage
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import PromptError
 
-__all__ = ["conversation_answers"]
-
 
 def conversation_answers(agent: Agent[Any, Any], memory: Memory, name: str) -> Iterator[TrainingSource]:
     """Yield the answers of a conversation without tool calls, with the present prompts of the agent.

@@ -20,8 +20,6 @@ from agentkit_prompts.hints import with_option_hints
 from agentkit_prompts.names import nearest
 from agentkit_prompts.tokens.id_tokenizer import GivenTokenizer, IdTokenizer
 
-__all__ = ["ExportReport", "export_rows"]
-
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:

@@ -22,8 +22,6 @@ from agentkit_prompts.context.wire.write_openai_chat import openai_message
 from agentkit_prompts.names import nearest
 from agentkit_prompts.tokens.id_tokenizer import IdTokenizer
 
-__all__ = ["FORMATS", "PREFERENCES", "RowFormat", "RowWriter"]
-
 RowFormat: TypeAlias = Literal["messages", "openai", "trl", "openai-preference", "trl-preference"]
 """Format of rows. `messages`: messages and tools as in a chat request, and their text with a chat template."""
 FORMATS: tuple[RowFormat, ...] = get_args(RowFormat)

@@ -16,8 +16,6 @@ from agentkit_prompts.extras import install
 from agentkit_prompts.system.file_locks import locked
 from agentkit_prompts.system.private_files import private_file
 
-__all__ = ["RowTable", "check_file"]
-
 _BATCH = 500
 """Number of rows of a Parquet file that are in memory together."""
 _PARQUET = ".parquet"

@@ -25,8 +25,6 @@ from agentkit_memory import Memory, Scope
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import PromptError
 
-__all__ = ["SessionFinder", "evaluated_runs", "stored_runs"]
-
 SessionFinder: TypeAlias = Callable[[str, str], SessionProtocol | None]
 """Function that returns the session of a user (empty: no user) with an id; None if it does not exist."""
 _PAGE = 200

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from agentkit.errors import AgentError
 
-__all__ = ["ExportError"]
-
 
 class ExportError(AgentError, ValueError):
     """An argument of an export is invalid, or its file cannot be written. No file was written.

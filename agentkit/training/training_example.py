@@ -10,8 +10,6 @@ from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Media
 
-__all__ = ["LeftOut", "Origin", "TrainingExample", "TrainingSource"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:

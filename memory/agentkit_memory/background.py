@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from agentkit_memory.index.index_worker import IndexWorker
     from agentkit_memory.index.indexes import Indexes
 
-__all__ = ["BackgroundWorker"]
-
 _LOG = logging.getLogger("agentkit.memory")
 
 _MAX_MESSAGES = 500

@@ -11,8 +11,6 @@ from typing import TypeGuard
 from agentkit_memory.errors import InvalidArgument
 from agentkit_prompts.errors import brief
 
-__all__ = ["MAX_BYTES", "MAX_DIMENSIONS", "check_limit", "expanded", "is_address", "is_time", "is_whole"]
-
 MAX_BYTES = 2600
 """Maximum UTF-8 bytes of the names in one row of a database index; PostgreSQL accepts 2,704 with its header."""
 MAX_DIMENSIONS = 65_536

@@ -7,24 +7,6 @@ from typing import Unpack
 
 from agentkit_prompts.errors import Picklable, Place
 
-__all__ = [
-    "AlreadyUsed",
-    "EmbedderError",
-    "EmbedderUnavailable",
-    "HeadMoved",
-    "IndexBroken",
-    "IndexUnavailable",
-    "IngestError",
-    "InvalidArgument",
-    "NotFound",
-    "StoreClosed",
-    "StoreCorrupt",
-    "StoreError",
-    "StoreUnavailable",
-    "StoreVersion",
-    "WouldWait",
-]
-
 
 class StoreError(Picklable):
     """Base of every error of the memory layer."""

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.context.items import Speaker
     from agentkit_prompts.system.threads import Threads
 
-__all__ = ["Memory"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

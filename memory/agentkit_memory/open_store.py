@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from agentkit_memory.ingest.report import IngestProgress, IngestReport
     from agentkit_memory.scope import Scope, SharedScope
 
-__all__ = ["OpenStore", "pool_name"]
-
 _MAX_WAIT = 2.0
 """Maximum seconds that `close` waits for a running batch. A longer batch, such as a hanging model, fails afterwards."""
 _FILE_NAME = "memory.db"

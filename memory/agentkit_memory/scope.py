@@ -13,8 +13,6 @@ from agentkit_memory.checks import MAX_BYTES
 from agentkit_memory.errors import InvalidArgument
 from agentkit_prompts.options import options
 
-__all__ = ["LOCAL_USER", "MAX_NAME", "NAMES", "SHARED", "Scope", "SharedScope", "check_name"]
-
 NAMES = ("tenant", "user", "session", "agent")
 """The names of a scope, in order."""
 

@@ -7,8 +7,6 @@ import warnings
 from contextvars import ContextVar
 from types import FrameType
 
-__all__ = ["caller", "waiting_thread", "warn"]
-
 _BETWEEN = ("agentkit", "agentkit_prompts", "agentkit_tools", "asyncio", "pydantic")
 """Packages whose frames are skipped to find the caller."""
 _WAITING = (*_BETWEEN, "threading", "queue", "concurrent")

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
-__all__ = ["BareAddress", "masked", "spellings"]
-
 
 class BareAddress(NamedTuple):
     """An address without its credentials, and the credentials."""

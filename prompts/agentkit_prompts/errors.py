@@ -10,38 +10,6 @@ from typing import Any, NamedTuple, Self, TypeAlias, TypedDict, TypeVar, Unpack
 
 from agentkit_prompts.limits import MAX_LISTED, MAX_SHOWN_CHARS
 
-__all__ = [
-    "BudgetError",
-    "ChatTemplateError",
-    "ContextError",
-    "ControlTokenError",
-    "InContextError",
-    "InContextWarning",
-    "KwargsError",
-    "LiteralTextWarning",
-    "MediaError",
-    "MessageError",
-    "Picklable",
-    "Place",
-    "Problem",
-    "Problems",
-    "PromptError",
-    "PromptFilesError",
-    "PrompterError",
-    "SchemaConflict",
-    "SelectorError",
-    "TemplateError",
-    "TokenizerError",
-    "ToolFormWarning",
-    "UnshownWarning",
-    "brief",
-    "check_types",
-    "error_of_problems",
-    "kind_of",
-    "listed",
-    "raise_problems",
-]
-
 E = TypeVar("E", bound="Picklable")
 
 

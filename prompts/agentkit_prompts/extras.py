@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["install"]
-
 
 def install(extra: str) -> str:
     """Return the commands that install an extra: from the package index, and in a clone."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["CALLS", "INPUT", "OPTIONS", "VALIDATOR", "WITHIN"]
-
 WITHIN = "memory.within(memory.scope.narrow(user=...))"
 """The tenant of the memory stays: a reader of another tenant finds nothing."""
 INPUT = "UserInput(text, additional_kwargs={...}) as the input"

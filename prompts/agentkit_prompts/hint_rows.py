@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from agentkit_prompts.hint_calls import CALLS, VALIDATOR, WITHIN
 
-__all__ = ["ATTRIBUTES", "NAMES", "OPERATORS"]
-
 NAMES: Mapping[str, str] = {
     # Prompts
     "ChatPromptTemplate": "agentkit.Layers with prompts such as agentkit.prompts.TextPrompt",

@@ -12,18 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from agentkit_prompts.hint_calls import CALLS, OPTIONS
 from agentkit_prompts.hint_rows import ATTRIBUTES, NAMES, OPERATORS
 
-__all__ = [
-    "Hinted",
-    "attribute_hint",
-    "explain_arguments",
-    "hinted",
-    "is_callable",
-    "is_submodule",
-    "module_hint",
-    "option_hint",
-    "with_option_hints",
-]
-
 DOORS = (
     "agentkit",
     "agentkit.prompts",

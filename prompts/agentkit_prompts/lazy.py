@@ -6,8 +6,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 
-__all__ = ["exports"]
-
 
 def exports(
     package: str, names_of: Mapping[str, str], *, all_of: Sequence[str] = ()

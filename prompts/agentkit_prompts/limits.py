@@ -10,30 +10,6 @@ can change, are in `templates`.
 
 from __future__ import annotations
 
-__all__ = [
-    "MAX_CACHED",
-    "MAX_CACHED_PER_OBJECT",
-    "MAX_COUNT",
-    "MAX_DEPTH",
-    "MAX_DIGITS",
-    "MAX_ENTRIES",
-    "MAX_FILE_BYTES",
-    "MAX_FOREIGN_NAME_CHARS",
-    "MAX_INPUT_BYTES",
-    "MAX_LISTED",
-    "MAX_MESSAGE_CHARS",
-    "MAX_NAME_CHARS",
-    "MAX_PATH_CHARS",
-    "MAX_PATTERN_CHARS",
-    "MAX_PROBLEMS",
-    "MAX_REASON_CHARS",
-    "MAX_SCHEMA_PATTERN_CHARS",
-    "MAX_SHOWN_CHARS",
-    "MAX_SOURCE_CHARS",
-    "MAX_VALUES",
-    "MAX_WIRE_NAME_CHARS",
-]
-
 # Size of data.
 MAX_DEPTH = 100
 """Levels of nested data, schemas, prompts or calls."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeGuard
 
-__all__ = ["is_list"]
-
 
 def is_list(value: object) -> TypeGuard[Iterable[Any]]:
     """True if a value is an iterable of items: no text, no mapping, and no record of pydantic, which yields its fields.

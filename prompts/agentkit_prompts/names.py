@@ -11,8 +11,6 @@ from agentkit_prompts.hint_calls import CALLS
 from agentkit_prompts.hints import explain_arguments, option_hint
 from agentkit_prompts.limits import MAX_NAME_CHARS
 
-__all__ = ["misnamed", "nearest", "reject_unknown_fields", "similar", "unknown_fields"]
-
 _MAX_NAMES = 100
 """Maximum number of valid names that are compared with a name."""
 _MAX_LISTED = 12

@@ -16,8 +16,6 @@ from agentkit_prompts.hints import option_hint
 from agentkit_prompts.limits import MAX_COUNT
 from agentkit_prompts.names import similar
 
-__all__ = ["Count", "CountOrZero", "PositiveNumber", "Share", "Text", "invalid_values", "options", "unknown_option"]
-
 Count: TypeAlias = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 """A whole number, 1 or more."""
 CountOrZero: TypeAlias = Annotated[int, Field(ge=0, le=MAX_COUNT)]

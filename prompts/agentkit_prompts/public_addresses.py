@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 
-__all__ = ["is_public", "is_public_host"]
-
 _NOT_PUBLIC_4 = """
 0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 168.63.129.16/32 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24
 192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/3"""

@@ -13,8 +13,6 @@ import yaml
 
 from agentkit_prompts.limits import MAX_DEPTH, MAX_DIGITS
 
-__all__ = ["StrictLoader"]
-
 _INT, _FLOAT, _BOOL = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float", "tag:yaml.org,2002:bool"
 _DROPPED = ("tag:yaml.org,2002:timestamp", _BOOL)
 

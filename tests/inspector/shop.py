@@ -36,8 +36,6 @@ from agentkit.prompts import (
     WrapPrompt,
 )
 
-__all__ = ["asked", "calls", "failed", "finished", "layers", "reply", "shop", "support", "talk", "waiting"]
-
 DOCUMENTS = [
     ("Returns", "Goods may be returned within 30 days. Opened software and food are excluded.", "returns.md", 0.91),
     ("Refunds", "A refund above 100 francs needs a person's approval. It arrives in five days.", "refunds.md", 0.84),

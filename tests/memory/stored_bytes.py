@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["files_with"]
-
 
 def files_with(data: bytes, folder: Path) -> list[str]:
     """Return the names of the files in a folder, and in folders of it, that contain some bytes."""

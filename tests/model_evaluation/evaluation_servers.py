@@ -10,8 +10,6 @@ from starlette.responses import JSONResponse, Response
 
 from tests.servers import Asked, Handler, completion
 
-__all__ = ["answers", "likely", "texts_of"]
-
 _TOKEN = re.compile(r"\s*\w+|\s*[^\w\s]|\s+$")
 
 

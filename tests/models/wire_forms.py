@@ -19,8 +19,6 @@ from tests.models.raw import ChatML
 from tests.servers import USAGE, Asked, ChatServer, Handler, chunk, completion, sends, streams
 from tests.servers import calls as chat_calls
 
-__all__ = ["COMPLETION", "FORMS", "WIRES", "Wire", "every_form", "every_wire", "model_of", "speaks"]
-
 Calls = Sequence[tuple[str, str, str]]
 
 

@@ -13,8 +13,6 @@ from agentkit.models import OnDelta
 from agentkit.prompts import Conversation
 from tests.waiting import LONG
 
-__all__ = ["Forgetful", "Library", "Never", "Slow", "calling", "decided", "roles", "valid"]
-
 
 def calling(*calls: tuple[Any, ...] | str, text: str = "") -> Message:
     """Return an assistant message with calls, each `(name, arguments)`, `(name, arguments, id)` or a bare name."""

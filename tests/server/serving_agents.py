@@ -15,8 +15,6 @@ from agentkit.server import Server
 from agentkit.server.serving import RunningServer, uvicorn_server
 from tests.waiting import LONG, until
 
-__all__ = ["Client", "ended", "served"]
-
 
 class Client:
     """Asks a server."""

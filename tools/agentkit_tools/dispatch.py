@@ -16,8 +16,6 @@ from agentkit_tools.errors import ends_run, readable_error
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
-__all__ = ["call_to_approve", "call_tools", "received_call"]
-
 _UNSEEN: ToolContext[Any] = ToolContext(None)
 """Context of calls of tools that do not read it."""
 

@@ -13,23 +13,6 @@ from agentkit_prompts.errors import Picklable
 from agentkit_prompts.limits import MAX_LISTED, MAX_MESSAGE_CHARS
 from agentkit_prompts.system.tracebacks import without_own_frames
 
-__all__ = [
-    "ArgumentProblem",
-    "LoginProblem",
-    "MCPLoginError",
-    "MCPServerError",
-    "MCPServerLost",
-    "RunInterrupt",
-    "ToolArgumentError",
-    "ToolDefinitionError",
-    "ToolDescriptionWarning",
-    "ToolError",
-    "ToolFailure",
-    "describe_error",
-    "ends_run",
-    "traceback_text",
-]
-
 _MAX_TRACEBACK = 20_000
 """Maximum characters of a traceback."""
 

@@ -15,8 +15,6 @@ from agentkit_tools.errors import ToolError, describe_error
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.json_validator import JsonValidator
 
-__all__ = ["FORM", "QUESTION_ID", "Decide", "fill_form", "is_form", "is_question_id"]
-
 FORM = "fill_in_form"
 """Name of the call that represents a form."""
 Decide: TypeAlias = Callable[[ToolCall], Awaitable[Mapping[str, Any] | None]]

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from agentkit_tools.schemas.argument_reader import Arguments
     from agentkit_tools.schemas.function_schema import Signature
 
-__all__ = ["Tool", "ToolDecorator", "tool"]
-
 P = ParamSpec("P", default=...)
 R = TypeVar("R", default=Any)
 D = TypeVar("D", default=Any, contravariant=True)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from agentkit_memory.scope import Scope
     from agentkit_prompts.composition.untrusted_sources import UntrustedSource
 
-__all__ = ["RunState", "TokenUsage", "ToolContext"]
-
 Deps = TypeVar("Deps", default=Any)
 
 

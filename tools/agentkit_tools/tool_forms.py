@@ -8,8 +8,6 @@ from typing import Any
 from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_prompts.schemas.provider_tools import anthropic_form, gemini_form, openai_form
 
-__all__ = ["ToolForms"]
-
 
 class ToolForms:
     """Base of `Tool`: methods that convert its `spec`."""

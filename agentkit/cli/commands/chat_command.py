@@ -30,8 +30,6 @@ from agentkit.cli.screen import note
 if TYPE_CHECKING:
     from agentkit_prompts.context.items import ToolSpec
 
-__all__ = ["chat"]
-
 
 def chat(
     agent: AgentSource = None,

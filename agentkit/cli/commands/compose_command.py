@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
     from agentkit_prompts.context.prompt_context import UserInput
 
-__all__ = ["compose"]
-
 
 def compose(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Input of the agent.")],

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from agentkit.model_evaluation.evaluation_result import Evaluation, EvaluationProgress
     from agentkit.models.model import Model
 
-__all__ = ["eval"]
-
 _NO_SERVER = (
     "labels are scored by a server of completions: name it, as in --model http://localhost:8000/v1#NAME "
     "--chat-template base, or set OPENAI_BASE_URL; an API key is only for a server that requires a key, and "

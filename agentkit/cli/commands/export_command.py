@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from agentkit.training.training_example import TrainingSource
     from agentkit_memory import Memory
 
-__all__ = ["export"]
-
 _LISTED = 20
 """Maximum number of sources without a row that are printed."""
 

@@ -15,8 +15,6 @@ from agentkit.cli.screen import complain, note, progress_bar, put, put_json
 if TYPE_CHECKING:
     from agentkit_memory.ingest.report import IngestProgress, IngestReport
 
-__all__ = ["ingest"]
-
 
 def ingest(
     paths: Annotated[

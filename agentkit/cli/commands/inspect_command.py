@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from agentkit.run.parts.session import SessionProtocol
     from agentkit_memory import Memory
 
-__all__ = ["inspect"]
-
 
 def inspect(
     names: Annotated[

@@ -19,8 +19,6 @@ from agentkit.cli.screen import complain, note, progress_bar, put
 if TYPE_CHECKING:
     from agentkit_prompts.context.prompt_context import UserInput
 
-__all__ = ["map_"]
-
 
 def map_(
     module: Annotated[

@@ -16,8 +16,6 @@ from agentkit.cli.screen import fail, note, put
 if TYPE_CHECKING:
     from agentkit.agent_files.loaded_agent import LoadedAgent
 
-__all__ = ["mcp_app"]
-
 mcp_app = typer.Typer()
 
 ServerAddress: TypeAlias = Annotated[str, typer.Argument(metavar="URL", help="Address of the MCP server.")]

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from agentkit_memory.reembed.gate import Reembedding, ReembedProgress
     from agentkit_memory.store.records import Erasure, Verification
 
-__all__ = ["memory_app"]
-
 memory_app = typer.Typer(no_args_is_help=True)
 
 _PROBLEMS = ("missing", "stale", "orphans", "unfound", "corrupt")

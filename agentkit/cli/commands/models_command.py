@@ -14,8 +14,6 @@ from agentkit_prompts.errors import brief
 if TYPE_CHECKING:
     from agentkit.models.provider import Provider
 
-__all__ = ["models"]
-
 
 def models(
     at: Annotated[

@@ -13,8 +13,6 @@ import typer
 from agentkit.cli.options import AsJson
 from agentkit.cli.screen import fail, note, put
 
-__all__ = ["new"]
-
 _AGENT = """\
 # yaml-language-server: $schema=./agent.schema.json
 name: {name}

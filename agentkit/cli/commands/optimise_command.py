@@ -14,8 +14,6 @@ from agentkit.cli.screen import complain, note, put, put_json
 if TYPE_CHECKING:
     from agentkit.improve import Optimisation
 
-__all__ = ["optimise"]
-
 
 def optimise(
     agent: AgentSource = None,

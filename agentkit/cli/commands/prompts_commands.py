@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from agentkit.evals import EvaluationReport
     from agentkit.runs.version_rows import VersionUse
 
-__all__ = ["prompts_app"]
-
 prompts_app = typer.Typer(no_args_is_help=True)
 
 Url: TypeAlias = Annotated[

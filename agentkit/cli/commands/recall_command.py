@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from agentkit_memory.recall.recall_result import Recall
     from agentkit_prompts.context.prompt_context import Document, RecalledMessage
 
-__all__ = ["recall"]
-
 
 def recall(
     query: Annotated[str, typer.Argument(metavar="QUESTION", help="Question in any words.")],

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from agentkit.run.journal.journal import Journal
     from agentkit_prompts.context.prompt_context import UserInput
 
-__all__ = ["kwargs_of", "note_cut", "result_form", "run"]
-
 PAUSED = 3
 """Exit code of a paused run."""
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from agentkit.durable.schedules import ScheduleInfo
     from agentkit.runs.run_record import RunRecord, WaitingCall
 
-__all__ = ["runs_app"]
-
 runs_app = typer.Typer(no_args_is_help=True)
 
 Url: TypeAlias = Annotated[

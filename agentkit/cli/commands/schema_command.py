@@ -10,8 +10,6 @@ from agentkit.cli.agent_option import AgentSource, opened_agent
 from agentkit.cli.options import HOME, AsJson, Home
 from agentkit.cli.screen import note, put, put_json
 
-__all__ = ["schema"]
-
 
 def schema(
     agent: AgentSource = None,

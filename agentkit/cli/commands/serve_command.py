@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from agentkit.server.access import Access
     from agentkit.server.webhooks import Webhook
 
-__all__ = ["ACCESS", "serve"]
-
 ACCESS = "access.yaml"
 """Name of the access file in the folder of the store."""
 _SECRET = "AGENTKIT_WEBHOOK_SECRET"

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from agentkit_memory.conversations.session_file import SessionImport
     from agentkit_memory.store.records import SessionInfo
 
-__all__ = ["sessions_app"]
-
 sessions_app = typer.Typer(no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a conversation.")]
 

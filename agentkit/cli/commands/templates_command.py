@@ -5,8 +5,6 @@ from __future__ import annotations
 from agentkit.cli.options import AsJson
 from agentkit.cli.screen import put_json, put_table
 
-__all__ = ["templates"]
-
 
 def templates(as_json: AsJson = False) -> None:
     """List the names of chat templates for --chat-template, and if they have a place for tools.

@@ -42,8 +42,6 @@ from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import UserInput
 from agentkit_tools.form import is_form
 
-__all__ = ["Chat"]
-
 _HELP = {
     "/layers": "shows the last prompt",
     "/why": "PLACE shows the layer and the source of a part of it, such as /why documents[0]",

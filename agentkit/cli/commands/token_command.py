@@ -13,8 +13,6 @@ from agentkit.cli.commands.serve_command import ACCESS
 from agentkit.cli.options import HOME, TENANT, AsJson, Home, has_memory, open_memory, utf8
 from agentkit.cli.screen import note, put
 
-__all__ = ["token"]
-
 
 def token(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the token, such as `ci`.")],

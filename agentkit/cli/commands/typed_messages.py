@@ -12,8 +12,6 @@ from agentkit.cli.screen import note
 from agentkit.errors import RunEnded
 from agentkit.run.parts.run_inbox import Inbox
 
-__all__ = ["typed_messages"]
-
 
 @contextmanager
 def typed_messages(inbox: Inbox, later: list[str]) -> Iterator[None]:

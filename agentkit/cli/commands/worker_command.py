@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from agentkit.durable.runs_facade import Runs
     from agentkit.durable.worker import Worker
 
-__all__ = ["runs_of", "worker"]
-
 
 def worker(
     module: Annotated[

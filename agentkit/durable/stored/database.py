@@ -18,8 +18,6 @@ from agentkit.runs.sqlite_engine import sqlite_engine
 from agentkit_prompts.extras import install
 from agentkit_prompts.system.private_files import private_database
 
-__all__ = ["OpenedDatabase", "check_installed", "checked_url", "file_error", "is_created", "opened_database"]
-
 _SECONDS_CONNECT = 10
 """Seconds for a connection to PostgreSQL, unless the address sets `connect_timeout`."""
 _SECONDS_IDLE = 10

@@ -35,8 +35,6 @@ from agentkit.runs.run_store import RunStore
 from agentkit.runs.worker_rows import WorkerRow, WorkerRows
 from agentkit_prompts.context.prompt_context import UserInput
 
-__all__ = ["APPLICATION", "VERSION", "WORKFLOW", "DurableStore", "StartedRun", "leg_id", "leg_of"]
-
 T = TypeVar("T")
 
 APPLICATION = "agentkit"

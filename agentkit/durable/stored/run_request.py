@@ -12,8 +12,6 @@ from agentkit.runs.run_errors import DurableError
 if TYPE_CHECKING:
     from agentkit.run.parts.session import SessionProtocol
 
-__all__ = ["PRIORITY", "RunRequest", "SessionName", "check_name"]
-
 _FORMAT = 1
 PRIORITY = 100
 """Default priority of a run."""

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["STOPPED", "EndedRequests"]
-
 STOPPED = "the server stopped before the request was complete: send it again"
 """Text of the response to requests that a stopping server cancels."""
 

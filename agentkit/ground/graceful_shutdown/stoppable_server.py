@@ -12,8 +12,6 @@ from typing import Any
 
 import uvicorn
 
-__all__ = ["StoppableServer"]
-
 _STEP = 0.1
 """Seconds between two checks of the time."""
 _ANSWER_SECONDS = 5

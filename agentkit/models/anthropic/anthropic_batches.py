@@ -10,8 +10,6 @@ from agentkit.models.http.batches import Batches, BatchResult
 from agentkit.models.http.reader import Reader
 from agentkit.models.model_errors import BatchReason
 
-__all__ = ["AnthropicBatches"]
-
 _PATH = "/v1/messages/batches"
 _REASONS: Mapping[str, BatchReason] = {"expired": "expired", "canceled": "cancelled"}
 """Reasons by the type of a result."""

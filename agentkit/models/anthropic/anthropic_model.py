@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["AnthropicModel"]
-
 _MAX_TOKENS = 8192
 """Maximum tokens of a reply without the setting `max_tokens`, because the API requires a limit."""
 _MIN_THINKING = 1024

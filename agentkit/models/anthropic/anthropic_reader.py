@@ -21,8 +21,6 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.owner import Owner
 
-__all__ = ["AnthropicReader"]
-
 _PAUSES = ("pause_turn", "compaction")
 _NO_ENDPOINT = Owner("anthropic")
 

@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-__all__ = ["ClaudeRules", "claude_rules"]
-
 _Version: TypeAlias = tuple[int, int]
 
 _LEVELS = ("low", "medium", "high")

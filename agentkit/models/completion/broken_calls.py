@@ -11,8 +11,6 @@ from agentkit_prompts.chat_templates.tool_calls.reply_text import Schemas, made_
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_tools.calling.argument_repair import repaired
 
-__all__ = ["broken_call", "call_of", "named_tool"]
-
 _ARGUMENTS = re.compile(r"""["'](?:arguments|parameters)["']\s*+:\s*+(?=\{)""")
 _BRACKET = re.compile(r"""[{}\[\]]|"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|'(?:[^'\\]|\\.)*+(?:'|\\?\Z)""", re.S)
 _REST = re.compile(r"[\s}\],]*+(?:```\s*+)?(?:<[^<>\s]++>\s*+)*+")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["space_pattern"]
-
 
 def space_pattern(end: str, opening: str) -> re.Pattern[str]:
     """Return the pattern of the white space between the end of a text and the opening tag of a call."""

@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
     from agentkit_prompts.tokens.id_tokenizer import GivenTokenizer
 
-__all__ = ["CompletionModel"]
-
 _FIELDS: Fields = {name: name for name in ("temperature", "top_p", "top_k", "max_tokens", "stop", "seed")}
 _OWN = ("chat_template", "client", "control_tokens", "template_kwargs", "session_len", "tokenizer")
 _MAX_TOKENS = 1024

@@ -25,8 +25,6 @@ from agentkit_prompts.context.wire.read_messages import REASONING
 if TYPE_CHECKING:
     from agentkit.models.model import Reply
 
-__all__ = ["CompletionReader"]
-
 _OPENING = 8
 """Number of characters by which the opening tag of a call is found in a rendering."""
 _NO_ENDPOINT = Owner("completion")

@@ -7,8 +7,6 @@ from agentkit.models.completion.text_tool_calls import Marks
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Schemas, made_call
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["FunctionaryReply"]
-
 _MARK = ">>>"
 _ALL = "all"
 

@@ -8,8 +8,6 @@ from agentkit.models.completion.broken_calls import call_of
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Schemas, made_call
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["HarmonyReply"]
-
 _RECIPIENT = re.compile(r"\bto=([\w.:/-]++)")
 _CHANNEL = re.compile(r"<\|channel\|>\s*+(\w++)")
 _ROLE = re.compile(r"\s*+([\w.:/-]*+)")

@@ -6,8 +6,6 @@ from agentkit.models.completion.text_tool_calls import Marks
 from agentkit_prompts.chat_templates.reasoning_tags import REASONING_TAGS
 from agentkit_prompts.chat_templates.tool_calls.reply_text import skip
 
-__all__ = ["LeadingThoughts"]
-
 _OPENINGS = Marks([opening for opening, _ in REASONING_TAGS])
 _ENDS = {opening: Marks([closing]) for opening, closing in REASONING_TAGS}
 _ANY_END = Marks([closing for _, closing in REASONING_TAGS])

@@ -15,8 +15,6 @@ from agentkit_prompts.context.sampled_tokens import MAX_ID, MAX_LOGARITHM, with_
 from agentkit_prompts.errors import TokenizerError
 from agentkit_prompts.tokens.id_tokenizer import IdTokenizer
 
-__all__ = ["TOKEN_OPTIONS", "ReplyTokens"]
-
 TOKEN_OPTIONS: Mapping[str, Any] = {"return_token_ids": True, "logprobs": 1}
 """Fields of a request for the ids and the log probabilities of the reply."""
 

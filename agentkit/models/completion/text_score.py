@@ -9,8 +9,6 @@ from agentkit.models.http.reply_reader import ReplyReader
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.models.model_errors import ModelReplyError
 
-__all__ = ["EchoReader", "TextScore"]
-
 _PART = "\ufffd"
 """Character of a token that ends inside of a character of the text."""
 _BYTES = "bytes:"

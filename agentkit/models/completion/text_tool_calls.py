@@ -29,8 +29,6 @@ from agentkit_prompts.chat_templates.tool_calls.python_calls import only_python
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Calls, ReplyText, Schemas, skip, try_read
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["Marks", "TextToolCalls"]
-
 _LINE_END = re.compile(r"[^\S\n]*+(?:\n|\Z)")
 _CLOSING = dict(REASONING_TAGS)
 _CLOSINGS = frozenset(_CLOSING.values())

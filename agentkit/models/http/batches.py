@@ -23,8 +23,6 @@ from agentkit.models.model_errors import BatchReason, ModelBatchError, ModelErro
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["BatchResult", "Batches"]
-
 BatchResult: TypeAlias = "dict[str, Any] | ModelError"
 """The reply of the provider as JSON data, or the error of one request."""
 

@@ -11,8 +11,6 @@ from agentkit.models.http.json_end import JsonEnd, is_json
 from agentkit.models.http.piece_joiner import PieceJoiner
 from agentkit_prompts.context.wire.clean import clean
 
-__all__ = ["CallArguments", "arguments_text", "is_half"]
-
 _START = re.compile(r'\s*[{\["]')
 """Start of a JSON document."""
 _BLANK = re.compile(r"\s*")

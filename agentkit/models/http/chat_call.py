@@ -10,8 +10,6 @@ from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.owner import Owner
 
-__all__ = ["ChatCall"]
-
 
 class ChatCall:
     """A tool call while it is read."""

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 from agentkit.models.http.reader import JsonObject, ProtocolError, brief
 from agentkit_prompts.context.wire.write_openai_chat import THOUGHT_PARTS
 
-__all__ = ["Content", "content_of", "joined_details", "joined_parts", "thought_text"]
-
 _TEXT_KEYS = ("thinking", "reasoning", "summary", "text", "content")
 """Keys of the text of a part with thinking."""
 _IMAGE_PARTS = ("image_url", "output_image", "image")

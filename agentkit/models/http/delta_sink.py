@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from agentkit.models.http.restored_text import RestoredText
 from agentkit.models.model import Delta, OnDelta, send_delta
 
-__all__ = ["DeltaSink", "ListenerError"]
-
 
 class ListenerError(Exception):
     """Wrapper of an error that a listener raised, so that it is not translated."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-__all__ = ["DistinctCalls"]
-
 
 class DistinctCalls:
     """Tool calls of a stream, in order.

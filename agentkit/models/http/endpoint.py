@@ -37,8 +37,6 @@ from agentkit_prompts.system.concurrency_limit import ConcurrencyLimit
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["EndpointModel", "model_secrets"]
-
 AnyReader = TypeVar("AnyReader", bound=Reader)
 
 _SECONDS = 600.0

@@ -9,8 +9,6 @@ from agentkit.models.http.key_function import ApiKey
 from agentkit.models.prices import Price
 from agentkit.models.settings import ModelSettings
 
-__all__ = ["OF_SETTINGS", "EndpointOptions"]
-
 OF_SETTINGS = {field.name: "settings" for field in fields(ModelSettings)}
 """Names of options that belong into `settings=ModelSettings(...)`."""
 

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from agentkit_prompts.credentials import spellings
 
-__all__ = ["cut_chain"]
-
 
 def cut_chain(error: BaseException, secrets: Sequence[str]) -> None:
     """Remove errors that contain a secret from the chain of an error: `from None` leaves them in `__context__`."""

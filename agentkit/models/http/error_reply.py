@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["ErrorReply", "error_in"]
-
 _BASE_CODES = {
     1002: "rate_limit_exceeded",
     1004: "invalid_api_key",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from agentkit.models.http.error_reply import ErrorReply
 
-__all__ = ["check_reason", "known_reason"]
-
 _SPELLINGS: dict[str, tuple[str, ...]] = {
     "stop": ("stop", "end_turn", "stop_sequence", "eos", "eos_token", "end", "complete", "completed", "finished"),
     "tool_calls": ("tool_calls", "tool_call", "tool_use", "function_call"),

@@ -12,9 +12,6 @@ from agentkit_prompts.context.parts import Image, Part, Text, Url
 from agentkit_prompts.context.wire.write_openai_responses import GENERATED
 from agentkit_prompts.errors import MediaError
 
-__all__ = ["image_at", "image_in_item", "with_images"]
-
-
 _INNER = ("image_url", "source", "inline_data", "inlineData")
 """Keys of the object with the address or the data of an image."""
 _DATA = ("b64_json", "data")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 
-__all__ = ["JsonEnd", "is_json"]
-
 _MARK = re.compile(r'[\\"{}\[\]]')
 _DEPTH_CHANGES = {"{": 1, "[": 1, "}": -1, "]": -1}
 _TEXT = re.compile(r"\S")

@@ -10,8 +10,6 @@ from typing import Any, TypeAlias
 from agentkit.ground.threads import in_thread
 from agentkit.models.model_errors import ModelAuthError
 
-__all__ = ["ApiKey", "KeyFunction"]
-
 ApiKey: TypeAlias = str | Callable[[], str] | Callable[[], Awaitable[str]]
 """An API key, or a function that returns it, called before each request."""
 

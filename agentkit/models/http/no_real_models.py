@@ -9,8 +9,6 @@ from contextvars import ContextVar
 from agentkit.models.model import Model
 from agentkit.models.model_errors import NetworkRefused
 
-__all__ = ["check_real_models", "no_real_models"]
-
 _REFUSED: ContextVar[bool] = ContextVar("agentkit_no_real_models", default=False)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from agentkit_prompts.context.wire.clean import clean
 
-__all__ = ["PieceJoiner", "without_half"]
-
 
 class PieceJoiner:
     """Joins pieces of text; the first half of a split surrogate pair waits for the second half."""

@@ -13,20 +13,6 @@ from agentkit.models.model import NO_USAGE, Delta, Reply, Usage
 from agentkit_prompts.context.frozen import freeze
 from agentkit_prompts.context.wire.clean import clean
 
-__all__ = [
-    "IncompleteCall",
-    "JsonObject",
-    "ProtocolError",
-    "Reader",
-    "brief",
-    "check_cut",
-    "count_of",
-    "is_no_call",
-    "nonempty",
-    "object_of",
-    "sendable",
-]
-
 JsonObject: TypeAlias = dict[str, Any]
 
 

@@ -13,8 +13,6 @@ from agentkit.models.http.reader import ProtocolError
 if TYPE_CHECKING:
     from httpx2 import Response
 
-__all__ = ["DONE", "bounded", "documents"]
-
 _MAX_DOCUMENT = 32 << 20
 """Maximum decompressed bytes of one document, which is read into memory."""
 _MAX_STREAM = 512 << 20

@@ -14,8 +14,6 @@ from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.errors import MessageError
 
-__all__ = ["checked_calls", "messages_in", "without_empty_calls", "without_repeated_calls"]
-
 _ARGUMENTS = {"tool_use": "input", "function_call": "arguments"}
 """Types of tool calls, and the key of their arguments."""
 _CALLS = tuple(_ARGUMENTS)

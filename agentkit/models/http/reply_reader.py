@@ -36,8 +36,6 @@ from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.read_messages import REASONING, thought_in
 
-__all__ = ["ReplyReader"]
-
 _MESSAGE_KEYS = frozenset(("role", "content", "refusal", "tool_calls", "function_call"))
 """Keys of a message that the reader uses; other keys are stored for the provider."""
 _CALL_KEYS = frozenset(("index", "id", "type", "function"))

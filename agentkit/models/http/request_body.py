@@ -8,8 +8,6 @@ from typing import Any
 
 from agentkit_prompts.context.frozen import FrozenDict
 
-__all__ = ["body_bytes"]
-
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 

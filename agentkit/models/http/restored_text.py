@@ -19,8 +19,6 @@ from agentkit_prompts.context.thinking import Thinking
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["RestoredText", "Restorer", "guarded", "unmarked_text"]
-
 
 def guarded(composition: Composition, model: str, host: str) -> tuple[Composition, RestoredText | None]:
     """Return a composition with marks in the control tokens of its untrusted text, and the restorer of its reply.

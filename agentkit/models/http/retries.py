@@ -6,8 +6,6 @@ import random
 
 from agentkit.models.model_errors import ModelError, ModelInterrupted, ModelRateLimited, ModelUnavailable
 
-__all__ = ["pause_before"]
-
 _MAX_PAUSE = 8.0
 """Maximum seconds between two attempts if the endpoint does not name a pause."""
 _MAX_NAMED_PAUSE = 60.0

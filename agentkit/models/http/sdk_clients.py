@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from httpx2 import Request
 
-__all__ = ["ANTHROPIC", "OPENAI", "Clients", "Sdk"]
-
 _PORTS = {"https": 443, "http": 80}
 _KEY = re.compile(r"[!-~]*")
 _NO_KEY = "no-key"

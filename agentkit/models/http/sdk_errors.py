@@ -26,8 +26,6 @@ from agentkit.models.model_errors import (
 )
 from agentkit_prompts.credentials import masked
 
-__all__ = ["RequestTarget", "translate"]
-
 _MAX_CHARS = 500
 
 _STATUS_OF: Mapping[str, int] = {

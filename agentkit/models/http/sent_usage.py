@@ -8,8 +8,6 @@ from typing import Any, cast
 from agentkit.models.http.reader import ProtocolError, brief, count_of
 from agentkit.models.model import NO_USAGE, Usage
 
-__all__ = ["chat_usage", "usage_in"]
-
 _INPUT = ("prompt_tokens", "input_tokens")
 _OUTPUT = ("completion_tokens", "output_tokens")
 _DETAILS = ("prompt_tokens_details", "input_tokens_details")

@@ -12,8 +12,6 @@ from agentkit.models.http.reply_body import DONE, documents
 from agentkit.models.http.sdk_clients import Clients
 from agentkit.models.http.sdk_errors import RequestTarget, translate
 
-__all__ = ["served_models"]
-
 
 async def served_models(
     clients: Clients, target: RequestTarget, path: str, headers: Mapping[str, str], seconds: float

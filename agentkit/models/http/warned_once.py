@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from agentkit_prompts.caller_warnings import warn
 
-__all__ = ["WarnedOnce"]
-
 
 class WarnedOnce:
     """Issues each category of warnings once for a model. Copies of the model with other settings share the object."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.call_content import TextTokens
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["OfflineModel"]
-
 _NOTICE = "(Offline model, not a language model: it can only quote recalled chunks and call tools by their name.)"
 _NO_JSON = "the offline model writes no typed answer: try the agent with ScriptedModel(['{...}']), or a language model"
 _POINTER = re.compile(r"(documents|recalled)\[(\d+)\](?:\.text)?")

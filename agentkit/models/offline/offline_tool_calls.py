@@ -11,8 +11,6 @@ from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_prompts.names import nearest
 
-__all__ = ["requested_calls"]
-
 _ORDER = re.compile(
     r"(?:\b(?:call|invoke|run|try|use|using|with)\b(?:\s+(?:the|a|tool|function))*\s*[\"'`]?)$", re.IGNORECASE
 )

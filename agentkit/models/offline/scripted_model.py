@@ -27,8 +27,6 @@ from agentkit_prompts.hints import hinted, with_option_hints
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["CutOff", "Delayed", "ScriptedModel", "send_words"]
-
 
 @dataclass(frozen=True, slots=True)
 class CutOff:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from agentkit_prompts.context.wire.write_openai_chat import Required
 
-__all__ = ["CompatibleModel"]
-
 
 class CompatibleModel(OpenAIModel):
     """A model of the chat-completions endpoint of a provider, such as `model("groq:llama-3.3-70b-versatile")`.

@@ -10,8 +10,6 @@ from agentkit.models.http.batches import Batches, BatchResult
 from agentkit.models.http.request_body import body_bytes
 from agentkit.models.model_errors import BatchReason, ModelUnavailable
 
-__all__ = ["OpenAIBatches"]
-
 _ENDED = frozenset(("completed", "failed", "expired", "cancelled"))
 _REASONS: Mapping[str, BatchReason] = {"batch_expired": "expired", "batch_cancelled": "cancelled"}
 """Reasons by the error code of a line."""

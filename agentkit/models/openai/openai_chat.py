@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from agentkit.models.model import OnDelta, Reply
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["OpenAIModel"]
-
 
 class OpenAIModel(EndpointModel):
     """A model of chat completions, requested through the official `openai` SDK.

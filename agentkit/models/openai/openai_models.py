@@ -14,8 +14,6 @@ from typing import Literal, NamedTuple
 
 from agentkit.models.settings import ModelSettings
 
-__all__ = ["openai_rules", "refused_settings"]
-
 _LEVELS = ("low", "medium", "high")
 _TO_XHIGH = (*_LEVELS, "xhigh")
 _SAMPLING = ("temperature", "top_p")

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["OpenAIResponsesModel"]
-
 
 def _compaction(value: int) -> Mapping[str, Any]:
     return {"context_management": [{"type": "compaction", "compact_threshold": value}]}

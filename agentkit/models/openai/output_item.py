@@ -9,8 +9,6 @@ from agentkit.models.http.piece_joiner import PieceJoiner
 from agentkit.models.http.reader import nonempty
 from agentkit.models.model import Delta, DeltaKind
 
-__all__ = ["OutputItem"]
-
 
 class OutputItem:
     """An output item while it is read."""

@@ -26,8 +26,6 @@ from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.write_openai_responses import ITEMS
 
-__all__ = ["ResponsesReader"]
-
 _DELTA_KINDS: Mapping[str, DeltaKind] = {
     "response.output_text.delta": "text",
     "response.refusal.delta": "refusal",

@@ -8,8 +8,6 @@ from ipaddress import ip_address
 from itertools import accumulate
 from typing import NamedTuple
 
-__all__ = ["PersonalText", "personal_data"]
-
 
 class PersonalText(NamedTuple):
     """Personal data in a text."""

@@ -13,8 +13,6 @@ from agentkit.models.redacting.personal_data import PersonalText
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.spans import Segment
 
-__all__ = ["Detector", "Placeholders", "Redacted", "Restoring"]
-
 Detector: TypeAlias = Callable[[str], Iterable[PersonalText]]
 """Function that returns the personal data of a text."""
 

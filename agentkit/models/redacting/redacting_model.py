@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.call_content import TextTokens
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["RedactingModel"]
-
 _SECONDS = 30.0
 """Time limit of the detectors for one prompt."""
 

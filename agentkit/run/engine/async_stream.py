@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentkit.run.engine.events import Event, TextDelta
 
-__all__ = ["AsyncStream", "texts"]
-
 T = TypeVar("T")
 
 

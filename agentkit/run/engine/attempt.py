@@ -23,8 +23,6 @@ from agentkit.run.parts.chain import Output
 from agentkit.run.parts.decisions import inner_pause
 from agentkit_tools.calling.deadline import DeadlineError, outcome
 
-__all__ = ["Attempt"]
-
 T = TypeVar("T")
 _GRACE = 6.0
 """Seconds of grace after the time limit of a run; longer than the grace of tools after their cancellation."""

@@ -7,8 +7,6 @@ from operator import is_
 
 from agentkit_prompts.context.messages import Message
 
-__all__ = ["with_unique_ids"]
-
 
 def with_unique_ids(message: Message, seen: set[str], step: int) -> Message:
     """Replace call ids that are not unique in the run: results, approvals and idempotency keys use the id.

@@ -12,8 +12,6 @@ from agentkit.run.parts.session import SessionProtocol
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 
-__all__ = ["run_start"]
-
 
 def run_start(setup: RunSetup[Any], at: tuple[int, int] | None) -> RunStart:
     """Return the messages before a run, and the messages that earlier attempts of the run stored.

@@ -20,8 +20,6 @@ from agentkit.run.parts.decisions import Approver, Decision, Decisions
 from agentkit.run.parts.limits import Limits
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["CurrentRun", "InnerRun", "current_run"]
-
 _ADVICE = (
     "agents call each other in a circle, or are nested deeper; raise the limit, or pass fewer tools to inner agents"
 )

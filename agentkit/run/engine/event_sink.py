@@ -15,18 +15,6 @@ from agentkit.run.engine.events import Event, PartialOutput, TextDelta, ToolProg
 from agentkit_prompts.composition.tools_and_output import OutputRequest
 from agentkit_tools.errors import ends_run
 
-__all__ = [
-    "DeltaSink",
-    "EventSink",
-    "HoldingSink",
-    "Listener",
-    "ListenerErrors",
-    "PassOn",
-    "calling_both",
-    "passing_on",
-    "streaming",
-]
-
 T = TypeVar("T")
 
 Listener: TypeAlias = Callable[[Event[Any]], "Awaitable[object] | None"]

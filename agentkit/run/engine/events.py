@@ -20,28 +20,6 @@ from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMess
 from agentkit_prompts.hints import hinted
 from agentkit_tools.calling.tool_result import ToolResult
 
-__all__ = [
-    "ApprovalAsked",
-    "ApprovalGiven",
-    "ArgumentsDelta",
-    "ConversationCompacted",
-    "Event",
-    "MessageReceived",
-    "ModelFellBack",
-    "ModelReplied",
-    "Nested",
-    "PartialOutput",
-    "PromptComposed",
-    "Recalled",
-    "RunFinished",
-    "TextDelta",
-    "ThinkingDelta",
-    "ToolFinished",
-    "ToolProgress",
-    "ToolStarted",
-    "delta_event",
-]
-
 Answer = TypeVar("Answer", default=Any)
 
 

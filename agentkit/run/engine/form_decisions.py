@@ -15,8 +15,6 @@ from agentkit_prompts.context.messages import ToolCall
 if TYPE_CHECKING:
     from agentkit.run.engine.current_run import CurrentRun
 
-__all__ = ["decide_form"]
-
 
 async def decide_form(
     run: CurrentRun, journal: Journal, step: int, call_id: str, form: ToolCall, *, can_repeat: bool

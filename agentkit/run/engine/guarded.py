@@ -35,8 +35,6 @@ from agentkit_prompts.context.prompt_context import PromptContext, Selection, Us
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool
 
-__all__ = ["guarded"]
-
 _REPLY_EVENTS = (TextDelta, ThinkingDelta, ArgumentsDelta, PartialOutput, ModelReplied)
 
 

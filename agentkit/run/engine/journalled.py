@@ -31,8 +31,6 @@ from agentkit_tools.tool import Tool
 if TYPE_CHECKING:
     from agentkit.run.parts.run_guards import Guard, GuardCheck, Subject
 
-__all__ = ["Journalled"]
-
 _log = logging.getLogger("agentkit")
 _log.addHandler(logging.NullHandler())  # the application configures its log
 

@@ -36,8 +36,6 @@ from agentkit_prompts.context.prompt_context import UserInput
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool
 
-__all__ = ["run_loop"]
-
 _NO_DECISIONS: Mapping[str, Decision] = MappingProxyType({})
 
 

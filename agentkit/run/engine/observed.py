@@ -21,8 +21,6 @@ from agentkit_prompts.context.messages import ToolCall
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool
 
-__all__ = ["ObservedModelCall", "ObservedSteps", "Observer", "OnToolEnd", "current_observer", "set_observer"]
-
 OnToolEnd = Callable[[ToolResult | None], None]
 
 

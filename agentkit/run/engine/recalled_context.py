@@ -10,8 +10,6 @@ from agentkit.run.parts.repairs import is_repair
 from agentkit_prompts.composition.compose import RenderCache
 from agentkit_prompts.context.prompt_context import PromptContext
 
-__all__ = ["visible_count", "with_recall"]
-
 
 def visible_count(
     chain: Chain[Any], ctx: PromptContext, cache: RenderCache | None, *, is_cut: bool = False

@@ -32,8 +32,6 @@ from agentkit_prompts.context.prompt_context import PromptContext, Selection, Us
 from agentkit_prompts.tree.layers import Layers
 from agentkit_tools.tool import Tool
 
-__all__ = ["replayed_contexts"]
-
 
 def replayed_contexts(
     definition: AgentDefinition[Any], journal: Journal, session: SessionProtocol | None = None

@@ -8,8 +8,6 @@ from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool
 
-__all__ = ["calls_with_approval", "final_result"]
-
 
 def calls_with_approval(calls: tuple[ToolCall, ...], tools: Mapping[str, Tool]) -> tuple[ToolCall, ...]:
     """Return the calls of tools whose policy can require approval."""

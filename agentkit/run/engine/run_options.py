@@ -35,20 +35,6 @@ if TYPE_CHECKING:
     from agentkit_tools.schemas.callables import NamedFunction
     from agentkit_tools.toolsets.foreign_tools import ForeignTool
 
-__all__ = [
-    "CHANGES",
-    "COMPOSE",
-    "RESUME",
-    "RUN",
-    "AgentOptions",
-    "MapOptions",
-    "RunOptions",
-    "ScheduleOptions",
-    "StartOptions",
-    "Tools",
-    "check_options",
-]
-
 Tools: TypeAlias = "Iterable[Tool | Callable[..., Any] | Toolset | DynamicToolset | ForeignTool] | DynamicToolset"
 Deps = TypeVar("Deps", default=Any)
 Output = TypeVar("Output", default=Any)

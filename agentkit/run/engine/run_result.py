@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.template_finder import GivenTemplate
     from agentkit_prompts.tokens.id_tokenizer import GivenTokenizer
 
-__all__ = ["RunResult"]
-
 
 @dataclass(slots=True, repr=False)
 class RunResult(Generic[Output], metaclass=Hinted):

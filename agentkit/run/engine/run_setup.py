@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from agentkit_memory import Scope
     from agentkit_tools.tool_context import RunState
 
-__all__ = ["RunSetup"]
-
 
 @dataclass(slots=True)
 class RunSetup(Generic[Output]):

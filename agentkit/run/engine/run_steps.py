@@ -39,8 +39,6 @@ from agentkit_tools.tool import Tool
 if TYPE_CHECKING:
     from agentkit.run.parts.run_guards import Guard, GuardCheck, Subject
 
-__all__ = ["RunSteps"]
-
 
 class RunSteps:
     """Performs the steps of one run.

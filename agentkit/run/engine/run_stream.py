@@ -13,8 +13,6 @@ from agentkit.run.parts.cancel_note import checked_reason
 from agentkit.run.parts.run_inbox import Inbox, Moment
 from agentkit_prompts.context.parts import Part
 
-__all__ = ["RunStream", "SyncRunStream", "run_stream", "sync_run_stream"]
-
 T = TypeVar("T")
 
 

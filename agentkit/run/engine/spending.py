@@ -18,8 +18,6 @@ from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.tokens.counter import message_tokens
 
-__all__ = ["Reserved", "Spending"]
-
 
 class Reserved(NamedTuple):
     """Tokens and money that are reserved for a prompt until its reply."""

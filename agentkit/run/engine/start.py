@@ -37,8 +37,6 @@ from agentkit_prompts.errors import brief
 if TYPE_CHECKING:
     from agentkit_memory import Scope
 
-__all__ = ["new_journal", "resume_run", "start_run"]
-
 
 @short_errors
 async def start_run(

@@ -22,8 +22,6 @@ from agentkit_tools.tool import Tool
 if TYPE_CHECKING:
     from agentkit.run.parts.run_guards import Guard, GuardCheck, Subject
 
-__all__ = ["OnResult", "RunStart", "Steps", "ToolRound"]
-
 
 class RunStart(NamedTuple):
     """The conversation at the start of a run."""

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.untrusted_sources import UntrustedSource
     from agentkit_tools.tool import Tool
 
-__all__ = ["CallMustWait", "ToolCalls", "call_name", "stop_error"]
-
 _log = logging.getLogger("agentkit")
 
 

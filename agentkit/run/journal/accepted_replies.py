@@ -12,8 +12,6 @@ from agentkit.run.parts.decisions import Approved
 from agentkit_prompts.context.messages import Message
 from agentkit_tools.calling.tool_result import ToolResult
 
-__all__ = ["accepted", "last_reply"]
-
 
 def accepted(step: JournalStep, steps: list[JournalStep]) -> Iterator[Reply | ToolResult]:
     """Yield the reply and the results that a step stored in the conversation, as the guards have accepted them.

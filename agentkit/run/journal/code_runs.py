@@ -8,8 +8,6 @@ from agentkit.run.journal.journal import Journal
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_tools.calling.tool_result import ToolResult
 
-__all__ = ["CODE_TAG", "calls_with_code", "code_calls", "counted_results"]
-
 CODE_TAG = "code"
 """Tag of the run of code."""
 

@@ -13,16 +13,6 @@ from agentkit_prompts.context.messages import ToolCall
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.errors import ToolArgumentError, ToolError, traceback_text
 
-__all__ = [
-    "RecordedError",
-    "ends_round",
-    "error_data",
-    "failed_call",
-    "failed_calls",
-    "read_error",
-    "text_without_tracebacks",
-]
-
 _TRACEBACK = re.compile(r',"error_traceback":"(?:[^"\\]|\\.)*+"')
 
 

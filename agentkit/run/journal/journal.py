@@ -34,8 +34,6 @@ from agentkit_prompts.hints import Hinted
 from agentkit_prompts.system.regular_files import read_regular
 from agentkit_tools.calling.tool_result import ToolResult
 
-__all__ = ["Journal", "inner_id", "inner_line", "tool_error_count"]
-
 _MAX_DEPTH = 100
 """Maximum depth of journals inside of each other."""
 _UNKNOWN_VERSION = RecordedVersion()

@@ -11,8 +11,6 @@ from agentkit.run.journal.journal_file import JournalTarget
 from agentkit.run.parts.decisions import decision
 from agentkit.run.parts.session import SessionProtocol
 
-__all__ = ["check_journal", "resumed_target"]
-
 
 def resumed_target(journal: Journal, target: JournalTarget | None) -> JournalTarget | None:
     """Return the destination of the journal of a resumed run: the file of the journal, if it has a file.

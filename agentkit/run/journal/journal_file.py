@@ -20,8 +20,6 @@ from agentkit_prompts.system.file_locks import locked, unlock
 from agentkit_prompts.system.regular_files import check_regular
 from agentkit_tools.errors import describe_error
 
-__all__ = ["JournalTarget", "JournalWriter", "journal_writer"]
-
 
 class JournalWriter:
     """Writes lines of a journal in order, in threads, so that other runs of the event loop do not wait for the disk.

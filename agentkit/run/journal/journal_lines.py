@@ -24,18 +24,6 @@ from agentkit_prompts.context.prompt_context import PromptContext, Selection, To
 from agentkit_tools.calling.result_content import Content
 from agentkit_tools.calling.tool_result import ToolResult, ToolStatus
 
-__all__ = [
-    "check_format",
-    "checked_text",
-    "context_adapter",
-    "entry_line",
-    "head_line",
-    "invalid_line",
-    "read_entry",
-    "read_objects",
-    "unreadable_line",
-]
-
 _FORMAT = 1
 _NOT_JSON = (ValueError, TypeError, RecursionError)
 """Errors for a value that JSON cannot represent."""

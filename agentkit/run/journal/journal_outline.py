@@ -13,8 +13,6 @@ from agentkit.run.journal.journal import Journal
 from agentkit.run.journal.journal_lines import invalid_line, read_entry, unreadable_line
 from agentkit.run.journal.journal_steps import Entry, JournalStep, journal_steps
 
-__all__ = ["JournalOutline"]
-
 _EFFECT = re.compile(r'\{"effect":"(\w+)"')
 """Start of the line of an entry."""
 _INNER = re.compile(r'\{"call":("(?:[^"\\]|\\.)*+"),"line":')

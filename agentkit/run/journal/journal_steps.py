@@ -10,8 +10,6 @@ from agentkit.models.model import Usage
 from agentkit.run.journal.sent_layers import SentLayers
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["Entry", "JournalStep", "StepKind", "journal_steps", "unfinished_calls"]
-
 StepKind: TypeAlias = Literal[
     "begin",
     "compact",

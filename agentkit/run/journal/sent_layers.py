@@ -9,8 +9,6 @@ from agentkit.models.model import NO_USAGE, Usage
 from agentkit.models.prices import Price
 from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["SentLayers"]
-
 
 class SentLayers(NamedTuple):
     """Tokens and money of the layers of a composition."""

@@ -18,19 +18,6 @@ from agentkit.run.parts.recaller import RecallResult
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_tools.calling.tool_result import ToolResult
 
-__all__ = [
-    "TraceSpan",
-    "encodable",
-    "finish_reason_in_spans",
-    "layer_attributes",
-    "recall_attributes",
-    "reply_attributes",
-    "run_attributes",
-    "tool_attributes",
-    "trace",
-    "usage_attributes",
-]
-
 Attributes = dict[str, Any]
 _FINISH_REASONS = {"tool_calls": "tool_call", "refusal": "content_filter"}
 """Well-known values of the conventions by finish reasons that have another name here."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from agentkit.run.parts.run_guards import Guards
     from agentkit.run.parts.session import SessionProtocol
 
-__all__ = ["AgentDefinition"]
-
 
 class AgentDefinition(NamedTuple, Generic[Output]):
     """Validated parts of an agent. `with_changes` creates another definition."""

@@ -19,8 +19,6 @@ from agentkit_tools.toolsets.toolset import by_name
 if TYPE_CHECKING:
     from agentkit_tools.toolsets.context_toolset import ContextToolset
 
-__all__ = ["AgentTools", "check_deps", "context_toolsets"]
-
 
 class AgentTools:
     """The tools of an agent, and the parts that they add to the context.

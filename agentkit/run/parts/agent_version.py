@@ -17,8 +17,6 @@ from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.prompt import BasePrompt
 
-__all__ = ["AgentVersion", "PromptPart", "RecordedVersion", "changed_names", "prompt_parts"]
-
 _PLAIN = (str, int, float)
 """Types that are JSON data unchanged."""
 _TOOLS = "tools"

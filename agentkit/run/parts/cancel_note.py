@@ -13,8 +13,6 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.errors import brief
 
-__all__ = ["MAX_REASON", "append_cancel_note", "checked_reason"]
-
 MAX_REASON = 2_000
 """Maximum characters of a reason: each result of a cancelled call contains it."""
 _log = logging.getLogger("agentkit")

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.prompters.prompter import Prompter, SlotValues
     from agentkit_prompts.schemas.params import JsonSchema
 
-__all__ = ["Chain"]
-
 Output = TypeVar("Output", default=str)
 _TEXT = AnswerReader(str, cast(Any, None))
 """Reader of answers whose type is text, shared by all chains."""

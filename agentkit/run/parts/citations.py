@@ -14,8 +14,6 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import Document
 from agentkit_prompts.errors import ContextError
 
-__all__ = ["Citation", "citation_form", "citations", "unknown_labels"]
-
 _BRACKETS = re.compile(r"\[([^\[\]\n]+)\]")
 _PIECE = re.compile(r"[^,;]+")
 """Text between the separators in brackets."""

@@ -23,18 +23,6 @@ from agentkit_prompts.tokens.counter import ESTIMATE, message_tokens
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import ConversationPrompt, SummaryPrompt
 
-__all__ = [
-    "MESSAGES_WITH_CALLS",
-    "Compaction",
-    "CompactionResult",
-    "Send",
-    "Summarise",
-    "Trim",
-    "check_compaction",
-    "compact_conversation",
-    "with_compaction",
-]
-
 Send: TypeAlias = Callable[[Model, Composition], Awaitable[Reply]]
 """Sends a composition to a model, and counts its usage."""
 

@@ -10,21 +10,6 @@ from typing import Any, TypeAlias, cast
 from agentkit.errors import ApprovalError, Paused
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = [
-    "INVALID_ARGUMENTS",
-    "Approved",
-    "Approver",
-    "Decision",
-    "Decisions",
-    "Denied",
-    "checked_approver",
-    "decision",
-    "decision_data",
-    "inner_pause",
-    "invalid_arguments",
-    "read_decision",
-]
-
 INVALID_ARGUMENTS = "arguments"
 """Name of an `ApprovalError` for invalid changed arguments."""
 

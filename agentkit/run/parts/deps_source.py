@@ -26,8 +26,6 @@ from agentkit_tools.errors import describe_error, traceback_text
 if TYPE_CHECKING:
     from agentkit_tools.tool import Tool
 
-__all__ = ["Deps", "DepsSource", "RunCaller"]
-
 Deps: TypeAlias = Any
 """Value of the option `deps`: an object for all runs; or a function or class that is called with the `RunCaller` of
 each run and returns its deps, also an async function. A generator yields the deps once, and cleans up after the run."""

@@ -11,8 +11,6 @@ from agentkit_prompts.options import Count, CountOrZero, PositiveNumber, options
 if TYPE_CHECKING:
     from agentkit.models.model import Usage
 
-__all__ = ["Limits", "checked_limits"]
-
 _NO_LIMITS = (None, None, None, None)
 _ELSEWHERE = {
     "timeout": "seconds",

@@ -21,18 +21,6 @@ from agentkit_prompts.tree.layers import Layers
 if TYPE_CHECKING:
     from agentkit_prompts.context.foreign_documents import ForeignDocument
 
-__all__ = [
-    "RecallOptions",
-    "RecallResult",
-    "RecallSource",
-    "Recaller",
-    "check_memory",
-    "check_shown",
-    "name_of",
-    "recall",
-    "shown_options",
-]
-
 _RECALLED_FIELDS = frozenset({"documents", "knowledge", "recalled"})
 """Names of recalled items in the context."""
 

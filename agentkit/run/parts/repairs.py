@@ -6,8 +6,6 @@ from agentkit.errors import UNREADABLE_CALL, OutputError
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import RecalledMessage
 
-__all__ = ["is_call_repair", "is_repair", "repair_message"]
-
 _REPAIR = "Answer again, with valid JSON only."
 _CALL_REPAIR = "Write the whole tool call again, or answer without it."
 """Last sentences of repair messages, by which they are recognised."""

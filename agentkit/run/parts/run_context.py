@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from agentkit.run.parts.session import SessionProtocol
     from agentkit_tools.toolsets.context_toolset import ContextToolset
 
-__all__ = ["Input", "run_context", "with_default_prompts", "with_history", "with_key"]
-
 Input: TypeAlias = PromptContext | UserInput | str | Sequence[str | Part] | Mapping[str, Any]
 _NO_CONVERSATION = Conversation()
 

@@ -25,19 +25,6 @@ if TYPE_CHECKING:
 
     from agentkit_tools.tool_context import ToolContext
 
-__all__ = [
-    "Guard",
-    "GuardCheck",
-    "Guards",
-    "Stage",
-    "Subject",
-    "checked_guards",
-    "content_with_text",
-    "guard",
-    "guard_check",
-    "with_text",
-]
-
 Stage: TypeAlias = Literal["input", "output", "tool_call", "tool_result"]
 """Part of a run that a guard checks: the input; the text of each reply, and the answer of a final tool; each tool call;
 each tool result."""

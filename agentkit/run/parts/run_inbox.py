@@ -16,8 +16,6 @@ from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.user_input import UserInput
 from agentkit_prompts.errors import brief
 
-__all__ = ["Inbox", "Moment", "RunInbox", "SentMessage", "checked_inbox", "checked_message"]
-
 Moment: TypeAlias = Literal["next_step", "idle"]
 """Time at which a run receives a message: before its next model call, or when it would end with its answer."""
 

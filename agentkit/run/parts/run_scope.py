@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from agentkit_memory import Scope
     from agentkit_tools.tool_context import RunState
 
-__all__ = ["OuterRun", "has_scopes", "inner_memory", "resumed_scope", "run_scope", "within_scope"]
-
 
 class OuterRun(NamedTuple):
     """Scope, memory, locale, permissions and state of a run that calls another agent as a tool."""

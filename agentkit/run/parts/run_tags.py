@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from agentkit.errors import AgentDefinitionError, named_problems
 from agentkit_prompts.errors import brief
 
-__all__ = ["checked_tags"]
-
 _MAX_TAGS = 50
 """Maximum number of tags of a run."""
 _MAX_TAG = 100

@@ -19,8 +19,6 @@ from agentkit_prompts.hints import Hinted
 if TYPE_CHECKING:
     from agentkit_prompts.context.wire.foreign_messages import AnyMessage
 
-__all__ = ["Session", "SessionProtocol", "checked_session"]
-
 _KWARGS = "additional_kwargs"
 """Name of the session note with the additional kwargs."""
 

@@ -8,8 +8,6 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
-__all__ = ["PASS", "Ask", "Pass", "Replace", "Stop", "Verdict"]
-
 
 @dataclass(frozen=True, slots=True)
 class Pass:

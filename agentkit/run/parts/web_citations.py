@@ -11,8 +11,6 @@ from agentkit_prompts.context.parts import Text
 from agentkit_prompts.context.prompt_context import Document
 from agentkit_prompts.errors import ContextError
 
-__all__ = ["web_citations"]
-
 _KEYS = ("annotations", "citations")
 """Keys of the lists of citations: of chat completions and the Responses API, and of Anthropic."""
 

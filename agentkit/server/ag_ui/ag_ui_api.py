@@ -35,8 +35,6 @@ from agentkit.server.server_options import ServerOptions
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import UserInput
 
-__all__ = ["AGUIEndpoints"]
-
 _MAX_TOOLS = 128
 _MEDIA_KINDS = {"image": "image_url", "audio": "audio_url", "video": "video_url", "document": "file_url"}
 """Types of parts in messages, by the types of AG-UI. The model of the agent may refuse a type."""

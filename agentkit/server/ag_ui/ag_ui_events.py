@@ -35,8 +35,6 @@ from agentkit.server.ag_ui.ag_ui_interrupts import interrupt_of, outer_call
 from agentkit.server.request_runs.request_run import RequestAnswer
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["AGUIEvents"]
-
 PROTOCOL_VERSION = "1.0"
 
 

@@ -16,8 +16,6 @@ from agentkit.server.server_errors import Unprocessable
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_tools.calling.shown_arguments import argument_lines
 
-__all__ = ["decisions_of", "interrupt_of", "interrupted_run", "outer_call"]
-
 _SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {

@@ -24,18 +24,6 @@ from agentkit.server.server_options import ServerOptions
 from agentkit_prompts.errors import brief
 from agentkit_prompts.names import nearest
 
-__all__ = [
-    "EventStream",
-    "JSONAnswer",
-    "error_answer",
-    "has_body",
-    "read_json",
-    "sse",
-    "stopped",
-    "validated",
-    "while_connected",
-]
-
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 _log = logging.getLogger("agentkit.server")

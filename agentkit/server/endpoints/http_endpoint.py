@@ -19,18 +19,6 @@ from agentkit_prompts.context.json_form import to_json
 from agentkit_prompts.errors import ContextError
 from agentkit_prompts.names import nearest
 
-__all__ = [
-    "Endpoint",
-    "Handler",
-    "Kwargs",
-    "Locale",
-    "Parameter",
-    "Tags",
-    "check_query",
-    "query_int",
-    "query_text",
-]
-
 Handler: TypeAlias = Callable[[Request, Caller], Awaitable[Response]]
 _MAX_TEXT = 256
 

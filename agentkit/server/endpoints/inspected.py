@@ -38,8 +38,6 @@ from agentkit.server.session_store import SessionStore
 from agentkit_memory import Memory
 from agentkit_prompts.context.prompt_context import UserInput
 
-__all__ = ["CallerSource", "as_http"]
-
 
 class CallerSource:
     """An `InspectorSource` of one caller: it contains only data of the caller and checks the permissions."""

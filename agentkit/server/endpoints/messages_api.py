@@ -22,8 +22,6 @@ from agentkit.server.request_runs.request_runner import RequestRunner
 from agentkit.server.server_errors import Conflict, Unprocessable
 from agentkit.server.server_options import ServerOptions
 
-__all__ = ["MessageEndpoints", "SendMessage"]
-
 _SENT = {
     "type": "object",
     "properties": {

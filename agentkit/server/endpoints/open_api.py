@@ -9,8 +9,6 @@ from typing import Any
 import agentkit
 from agentkit.server.endpoints.http_endpoint import Endpoint, Parameter
 
-__all__ = ["openapi_document"]
-
 _PATH_PARAMETER = re.compile(r"\{(\w+)\}")
 _SCHEMAS = "#/components/schemas/"
 _ERROR = {

@@ -24,8 +24,6 @@ from agentkit.server.served_runs.event_form import usage_form
 from agentkit.server.served_runs.run_measures import Metric, stored_metrics
 from agentkit.server.served_runs.tenant_limits import TenantLimits, today
 
-__all__ = ["Measures", "OperationEndpoints"]
-
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds of the histogram of seconds."""
 _EMPTY_SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}

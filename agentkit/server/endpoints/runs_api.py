@@ -34,8 +34,6 @@ from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import SessionStore
 from agentkit_prompts.context.prompt_context import UserInput
 
-__all__ = ["DecisionsBody", "RunEndpoints", "StartRun"]
-
 _MAX_LIMIT = 200
 _LIMIT = Parameter(
     "limit", "Maximum number of runs.", {"type": "integer", "minimum": 1, "maximum": _MAX_LIMIT, "default": 50}

@@ -24,8 +24,6 @@ from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import SessionStore
 from agentkit_memory.store.records import SessionInfo
 
-__all__ = ["SessionEndpoints"]
-
 _MAX_LIMIT = 500
 _LIMIT = Parameter(
     "limit", "Maximum number of results.", {"type": "integer", "minimum": 1, "maximum": _MAX_LIMIT, "default": 50}

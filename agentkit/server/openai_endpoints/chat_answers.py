@@ -9,8 +9,6 @@ from typing import Any
 from agentkit.models.model import Usage
 from agentkit.server.request_runs.request_run import RequestAnswer
 
-__all__ = ["ChatAnswers"]
-
 
 class ChatAnswers:
     """Writes the answer to one request.

@@ -11,8 +11,6 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Audio, Part, Text, Video
 from agentkit_prompts.context.wire.write_openai_responses import responses_items
 
-__all__ = ["input_items", "output_item_id", "run_id_of"]
-
 _ID_PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}
 """Prefixes of the ids of items by type."""
 _ID = re.compile(r"[a-z]+_([0-9a-f]{32})(?:_\d+|\d{4,})")

@@ -38,8 +38,6 @@ from agentkit.server.server_errors import BadRequest, ServerError, Unprocessable
 from agentkit.server.server_options import ServerOptions
 from agentkit_prompts.context.messages import Message
 
-__all__ = ["OpenAIEndpoints"]
-
 _DONE = b"data: [DONE]\n\n"
 
 

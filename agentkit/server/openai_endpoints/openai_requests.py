@@ -19,8 +19,6 @@ from agentkit.server.request_runs.client_tools import ClientTool
 from agentkit.server.request_runs.request_run import ANY_OBJECT
 from agentkit.server.server_errors import BadRequest, Unprocessable
 
-__all__ = ["ChatRequest", "ResponsesRequest", "ToolName", "user_of"]
-
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 _Zero = Annotated[float, Field(ge=0, le=0)]

@@ -16,8 +16,6 @@ from agentkit.server.openai_endpoints.openai_requests import ResponsesRequest
 from agentkit.server.request_runs.request_run import RequestAnswer
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["ResponseAnswers"]
-
 Json = dict[str, Any]
 _INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Reasons of an incomplete response by finish reason."""

@@ -27,8 +27,6 @@ from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import BadRequest, UnknownResource, Unprocessable
 from agentkit_prompts.context.messages import Message
 
-__all__ = ["StoredResponses"]
-
 _MAX_ITEMS = 100
 _ITEMS = 20
 """Default number of items of a page."""

@@ -9,8 +9,6 @@ from agentkit.models.model import Usage
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.tokens.counter import ESTIMATE, message_tokens
 
-__all__ = ["answer_usage"]
-
 
 def answer_usage(usage: Usage, messages: Sequence[Message], text: str) -> Usage:
     """Return the usage of an answer; if the model reports no tokens, an estimate of the tokens.

@@ -16,15 +16,6 @@ from agentkit.server.server_errors import BadRequest
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_tools import Tool
 
-__all__ = [
-    "ClientTool",
-    "HeldReplies",
-    "pause_at_client_calls",
-    "reply_with_client_calls",
-    "with_client_tools",
-    "with_unique_ids",
-]
-
 _NO_APPROVER = (
     "the call needs the approval of a person, and this endpoint has no approval: start the run with POST /runs instead"
 )

@@ -14,8 +14,6 @@ from agentkit.runs.run_store import Attempt, RunStore
 from agentkit.runs.stored_inbox import StoredInbox
 from agentkit.server.server_errors import Conflict, Unprocessable
 
-__all__ = ["PausedRun"]
-
 
 @dataclass(slots=True)
 class PausedRun:

@@ -40,8 +40,6 @@ from agentkit_memory import InvalidArgument, StoreError
 from agentkit_prompts.errors import BudgetError, KwargsError, PromptError, SelectorError
 from agentkit_tools.errors import ToolError
 
-__all__ = ["server_error"]
-
 _MAX_PROBLEMS = 100
 _log = logging.getLogger("agentkit.server")
 

@@ -12,8 +12,6 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.errors import MessageError
 
-__all__ = ["messages_of"]
-
 _MAX_READ_INLINE = 200
 """Maximum number of messages that are validated on the event loop; longer lists are validated in a thread."""
 

@@ -42,8 +42,6 @@ from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 
-__all__ = ["ANY_OBJECT", "AnswerForm", "OnEvent", "RequestAnswer", "RequestRun"]
-
 OnEvent: TypeAlias = Callable[[Event], Awaitable[None] | None]
 ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 """Schema of an answer that is any JSON object. The own output type of an agent may describe the object."""

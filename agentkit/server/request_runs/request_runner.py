@@ -16,8 +16,6 @@ from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import ServerError
 from agentkit.server.server_options import ServerOptions
 
-__all__ = ["RequestRunner"]
-
 _log = logging.getLogger("agentkit.server")
 
 

@@ -36,8 +36,6 @@ from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import SessionStore
 from agentkit_memory import Scope
 
-__all__ = ["DurableExecutor"]
-
 _MIN_WAIT, _MAX_WAIT = 0.05, 1.0
 _ADOPT_SECONDS = 5.0
 """Seconds between two searches for unfinished requests of stopped servers."""

@@ -20,16 +20,6 @@ from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Audio, File, Image, Video
 from agentkit_tools.calling.shown_arguments import argument_lines
 
-__all__ = [
-    "answer_form",
-    "call_form",
-    "event_form",
-    "message_form",
-    "output_form",
-    "usage_form",
-    "waiting_form",
-]
-
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 _ANY: TypeAdapter[Any] = TypeAdapter(Any, config=ConfigDict(ser_json_bytes="base64"))
 _MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)

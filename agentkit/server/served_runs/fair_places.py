@@ -7,8 +7,6 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-__all__ = ["FairPlaces"]
-
 
 class FairPlaces:
     """A limited number of places. A free place goes to the waiting tenant with the fewest occupied places.

@@ -14,8 +14,6 @@ from agentkit.runs.run_store import Attempt, RunStore
 from agentkit.runs.stored_inbox import StoredInbox
 from agentkit.server.served_runs.event_form import event_form
 
-__all__ = ["LiveRun"]
-
 _log = logging.getLogger("agentkit.server")
 
 

@@ -42,8 +42,6 @@ from agentkit.server.server_errors import Conflict
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import SessionStore
 
-__all__ = ["ProcessExecutor"]
-
 _log = logging.getLogger("agentkit.server")
 _GAP = 1_000
 """Difference of the event numbers before and after a restart: clients may have events that were not stored."""

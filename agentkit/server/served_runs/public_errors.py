@@ -13,8 +13,6 @@ from agentkit_memory import StoreError
 from agentkit_prompts.errors import PromptError, SelectorError
 from agentkit_tools.errors import ToolError
 
-__all__ = ["is_public", "public_error", "with_public_error", "with_subclasses"]
-
 _PUBLIC_ERRORS = (AgentError, ModelError, PromptError, ToolError, StoreError)
 """Classes of errors whose message is sent to clients."""
 _INTERNAL_ERRORS = (DatabaseUnavailable, DepsMismatch, GuardError, SelectorError, ToolCallError)

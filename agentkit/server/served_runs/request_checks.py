@@ -10,8 +10,6 @@ from agentkit.runs.run_record import RunRecord
 from agentkit.server.server_errors import Conflict, QuotaExceeded, ServerError, ServerFull, Unprocessable
 from agentkit.server.server_options import ServerOptions
 
-__all__ = ["check_decisions", "check_keys", "check_room", "not_waiting", "refused_decision", "same_run"]
-
 
 def check_decisions(record: RunRecord, decisions: Mapping[str, Decision]) -> None:
     """Check that all decided calls of a run wait for a decision.

@@ -12,8 +12,6 @@ from agentkit.runs.open_runs import OpenRuns
 from agentkit.runs.run_record import RunRecord
 from agentkit.server.served_runs.public_errors import with_subclasses
 
-__all__ = ["Metric", "RunMeasures", "stored_metrics"]
-
 _MAX_VERSIONS = 20
 """Maximum number of versions of an agent that are counted separately."""
 _OPEN = ("queued", "running", "waiting")

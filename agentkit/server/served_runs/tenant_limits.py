@@ -20,8 +20,6 @@ from agentkit.server.served_runs.run_measures import RunMeasures
 from agentkit.server.server_errors import QuotaExceeded, ServerFull
 from agentkit.server.server_options import ServerOptions
 
-__all__ = ["TenantLimits", "today"]
-
 _log = logging.getLogger("agentkit.server")
 
 

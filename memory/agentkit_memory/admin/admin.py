@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from agentkit_memory.conversations.session_file import SessionImport
     from agentkit_memory.open_store import OpenStore
 
-__all__ = ["Admin"]
-
 _GATE = Gate()
 _SAMPLE = 200
 """Number of items that `verify` searches for by default."""

@@ -19,8 +19,6 @@ from agentkit_memory.errors import StoreCorrupt, StoreVersion
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_prompts.system.regular_files import open_regular
 
-__all__ = ["BACKUP_START", "opened_backup", "write_backup"]
-
 BACKUP_START = b"SQLite format 3\0"
 """First bytes of a backup."""
 

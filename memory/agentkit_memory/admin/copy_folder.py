@@ -15,8 +15,6 @@ from agentkit_memory.database.engine import Database
 from agentkit_memory.errors import IndexBroken, IndexUnavailable, StoreUnavailable
 from agentkit_memory.index.folder_lock import FolderLock
 
-__all__ = ["copy_folder", "remove_copy"]
-
 _NAME = "restoring"
 
 

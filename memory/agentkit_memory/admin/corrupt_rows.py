@@ -50,8 +50,6 @@ from agentkit_memory.store.records import TURN
 from agentkit_memory.store.stored_item import ROLES
 from agentkit_prompts.context.messages import MESSAGE_FORMAT, Message
 
-__all__ = ["corrupt_rows", "file_problems", "move_corrupt_rows"]
-
 _READERS: Mapping[str, Mapping[str, Callable[[Any], object]]] = {
     "documents": {"meta": read_metadata},
     "items": {"meta": read_metadata},

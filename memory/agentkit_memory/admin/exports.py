@@ -28,8 +28,6 @@ from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.item_rows import in_batches
 from agentkit_prompts.system.regular_files import open_regular
 
-__all__ = ["EXPORT_START", "exported_rows", "write_export"]
-
 EXPORT_START = b'{"agentkit-memory-export": '
 """First bytes of an export."""
 

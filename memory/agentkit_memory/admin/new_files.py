@@ -13,8 +13,6 @@ from agentkit_memory.errors import InvalidArgument, StoreError, StoreUnavailable
 from agentkit_prompts.system.flushed_names import flush_names
 from agentkit_prompts.system.private_files import private_file
 
-__all__ = ["file_named", "file_problem", "new_file"]
-
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 """Error numbers of a disk that accepts no more bytes."""
 

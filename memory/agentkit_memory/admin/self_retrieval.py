@@ -19,8 +19,6 @@ from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.spaces import Space
 from agentkit_memory.terms.bm25_vectors import document_vector, indexed_text, query_vector
 
-__all__ = ["unfound_items"]
-
 _LIMITS = (20, 200, 2000)
 """Numbers of hits to request, in order. The next number is used if a search returns all hits, without the item."""
 _MIN_COSINE = 0.98

@@ -42,8 +42,6 @@ from agentkit_memory.store.outbox import hold_spaces, reset
 from agentkit_memory.store.spaces import FACTS, Space, active_space, known_spaces
 from agentkit_memory.terms.bm25_vectors import SPACE
 
-__all__ = ["Batch", "RowProblem", "fill", "keys_of", "read_pages", "read_rows"]
-
 Batch: TypeAlias = tuple[Table, list[Mapping[str, Any]]]
 """A table, and some of its rows by the names of their columns."""
 

@@ -22,8 +22,6 @@ from agentkit_memory.database.tables import (
 from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.records import CHUNK, FACT, TURN, Usage
 
-__all__ = ["usage_of"]
-
 _owner = scopes.alias("owner")
 
 

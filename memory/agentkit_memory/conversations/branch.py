@@ -22,8 +22,6 @@ from agentkit_memory.store.item_removal import forget_items
 from agentkit_memory.store.records import BranchInfo, StoredCall, StoredMessage
 from agentkit_prompts.context.messages import MESSAGE_FORMAT, Message
 
-__all__ = ["EDIT", "SUMMARY", "Branch", "shared"]
-
 SUMMARY = "summary"
 """Name of the note with a summary. The redaction of a summarised message deletes the note."""
 

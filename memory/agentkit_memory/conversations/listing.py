@@ -14,8 +14,6 @@ from agentkit_memory.database.tables import branches, conversations, messages, s
 from agentkit_memory.scope import Scope, check_name
 from agentkit_memory.store.records import SessionInfo
 
-__all__ = ["newest_sessions", "sessions_of"]
-
 _LAST = (
     select(messages.c.created_at)
     .where(messages.c.branch_id == branches.c.id, messages.c.seq == branches.c.head_seq)

@@ -10,8 +10,6 @@ from agentkit_memory.database.rows import corrupt_row, is_decoded
 from agentkit_memory.errors import InvalidArgument, StoreVersion
 from agentkit_prompts.context.messages import MESSAGE_FORMAT, MESSAGES, Message, Role
 
-__all__ = ["MAIN", "MAX_SEQ", "dump", "is_short", "load", "read_body", "stored_texts"]
-
 MAIN = "main"
 """Name of the first branch of every conversation."""
 MAX_SEQ = 2**31 - 1

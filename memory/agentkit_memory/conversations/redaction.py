@@ -28,8 +28,6 @@ from agentkit_memory.store.item_rows import TURN, storable
 from agentkit_memory.store.outbox import enqueue, hold_spaces, withdraw
 from agentkit_prompts.context.messages import MESSAGE_FORMAT, Message
 
-__all__ = ["redact", "scrub_logs"]
-
 _MIN_QUOTE = 8
 """Minimum characters of a quote in a question: a question may contain a shorter text by chance."""
 

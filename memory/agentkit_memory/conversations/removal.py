@@ -25,8 +25,6 @@ from agentkit_memory.store.item_removal import Forgotten, forget_items
 from agentkit_memory.store.scope_rows import known_ids
 from agentkit_prompts.names import nearest
 
-__all__ = ["delete_conversations", "delete_named", "expire", "open_branch", "resume_removals"]
-
 _LOG = logging.getLogger("agentkit.memory")
 _BATCH = 500
 """Maximum rows that are deleted in one transaction, so that other writers are not blocked for long."""

@@ -8,8 +8,6 @@ from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.scope import check_name
 from agentkit_prompts.errors import brief
 
-__all__ = ["check_append", "check_number"]
-
 
 def check_append(key: str | None, said_at: float | None) -> None:
     """Check the key and the time of an append.

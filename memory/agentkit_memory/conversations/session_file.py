@@ -24,8 +24,6 @@ from agentkit_prompts.errors import MessageError, Problem, brief
 from agentkit_prompts.names import nearest
 from agentkit_prompts.system.regular_files import open_regular
 
-__all__ = ["SessionImport", "import_sessions"]
-
 _FIELDS = ("session", "messages", "key", "said_at")
 _MAX_PROBLEMS = 20
 """Maximum number of lines with problems in an error."""

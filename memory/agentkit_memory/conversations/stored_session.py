@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.context.wire.foreign_messages import AnyMessage
     from agentkit_prompts.system.threads import Threads
 
-__all__ = ["StoredSession", "visible_messages"]
-
 _KWARGS = "additional_kwargs"
 """Name of the note with the additional kwargs of the session."""
 

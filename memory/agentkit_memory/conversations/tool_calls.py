@@ -16,9 +16,6 @@ from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.records import StoredCall
 from agentkit_prompts.context.messages import Message
 
-__all__ = ["read_calls", "record_calls"]
-
-
 _EARLIER = tool_calls.alias()
 _LATEST = (
     select(func.max(_EARLIER.c.seq))

@@ -27,8 +27,6 @@ from agentkit_memory.store.stored_item import StoredItem
 from agentkit_memory.terms.cuts import PIECE_BYTES, SENTENCE_END, SPACE, cut_text
 from agentkit_prompts.context.messages import Message
 
-__all__ = ["MAX_SEARCHED", "REDACTED", "itemise", "itemise_all", "read_new_turns", "stored_fields", "turn_fields"]
-
 REDACTED = "[redacted]"
 """Default text of a redacted message; a message with this text is not recalled."""
 

@@ -15,8 +15,6 @@ from agentkit_prompts.errors import MessageError
 if TYPE_CHECKING:
     from agentkit_prompts.context.wire.foreign_messages import AnyMessage
 
-__all__ = ["append_unread", "check_same", "read_appended"]
-
 _MAX_TRIES = 100
 """Maximum number of tries while other writers append."""
 _MAX_ROUND = 256

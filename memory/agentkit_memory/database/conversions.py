@@ -7,8 +7,6 @@ from types import MappingProxyType
 
 from sqlalchemy import Connection
 
-__all__ = ["CONVERSIONS", "Conversion"]
-
 Conversion = Callable[[Connection], None]
 
 CONVERSIONS: Mapping[str, Conversion] = MappingProxyType({})

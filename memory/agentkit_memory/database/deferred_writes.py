@@ -16,8 +16,6 @@ from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.process.forks import track
 from agentkit_memory.process.on_demand import OnDemand
 
-__all__ = ["DeferredWrites"]
-
 Prepare: TypeAlias = Callable[[], Callable[[Connection], None]]
 """Function that prepares a write without the database, and returns a function that writes with a connection."""
 

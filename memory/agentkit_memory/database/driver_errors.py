@@ -9,8 +9,6 @@ from sqlalchemy.exc import DBAPIError
 
 from agentkit_memory.errors import StoreCorrupt, StoreError, StoreUnavailable
 
-__all__ = ["code_of", "is_commit_error", "is_undecodable", "translate"]
-
 
 def code_of(cause: object) -> str:
     """Return the code of an error of a driver, or empty text."""

@@ -34,8 +34,6 @@ from agentkit_prompts.system.concurrency_limit import ConcurrencyLimit
 from agentkit_prompts.system.private_files import private_database
 from agentkit_prompts.system.threads import Threads
 
-__all__ = ["Database", "upserts"]
-
 _DIALECTS = {"sqlite": sqlite, "postgresql": postgresql}
 _MIGRATION_LOCK = 0x61676E746B
 """Key of the advisory lock of a migration, an arbitrary number that is the same in every process."""

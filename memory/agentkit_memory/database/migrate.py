@@ -14,8 +14,6 @@ from agentkit_memory.database.tables import METADATA
 from agentkit_memory.errors import StoreCorrupt, StoreVersion
 from agentkit_prompts.system.acting_objects import acting_objects
 
-__all__ = ["MIGRATIONS", "REVISION", "TABLES", "check_objects", "current_revision", "migrate", "rows_of"]
-
 REVISION = "2026_01"
 """The newest revision in `migrations/versions`. The names of revisions are in alphabetical order."""
 

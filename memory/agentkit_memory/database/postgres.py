@@ -17,8 +17,6 @@ from agentkit_memory.database.driver_errors import is_commit_error
 from agentkit_memory.errors import InvalidArgument, StoreUnavailable
 from agentkit_prompts.extras import install
 
-__all__ = ["PostgresServer"]
-
 _RETRY = 0.1
 """Seconds between two tries to reach a server that was reached before."""
 

@@ -13,8 +13,6 @@ from typing import Any
 
 from sqlalchemy import Connection, Insert, Select, Update, union_all
 
-__all__ = ["Prepared", "PreparedWrite"]
-
 
 class Prepared:
     """A SELECT, or several SELECTs whose rows are concatenated.

@@ -14,8 +14,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-__all__ = ["may_hold", "parts_of"]
-
 _PART = 24
 """Maximum bytes of the start and of the end of a text to search for."""
 _MIN_PART = 8

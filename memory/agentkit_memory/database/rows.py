@@ -30,19 +30,6 @@ from agentkit_memory.checks import is_time, is_whole
 from agentkit_memory.database.driver_errors import is_undecodable
 from agentkit_memory.errors import StoreCorrupt
 
-__all__ = [
-    "Rows",
-    "column_problem",
-    "corrupt_row",
-    "decode_rows",
-    "expected_value",
-    "is_decoded",
-    "is_decoded_text",
-    "raw_rows",
-    "raw_texts",
-    "sound_rows",
-]
-
 
 class Rows(NamedTuple):
     """The rows of a statement, decoded."""

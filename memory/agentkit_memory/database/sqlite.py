@@ -16,8 +16,6 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from agentkit_memory.errors import StoreUnavailable
 from agentkit_memory.process.forks import keep
 
-__all__ = ["SQLiteFile"]
-
 _PRAGMAS = (
     "synchronous=NORMAL",
     "foreign_keys=ON",

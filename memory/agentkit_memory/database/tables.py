@@ -20,26 +20,6 @@ from sqlalchemy import (
 
 from agentkit_memory.scope import MAX_NAME, NAMES
 
-__all__ = [
-    "METADATA",
-    "branch_notes",
-    "branches",
-    "conversations",
-    "document_chunks",
-    "documents",
-    "embeddings",
-    "erasures",
-    "images",
-    "item_sources",
-    "items",
-    "messages",
-    "recall_logs",
-    "scopes",
-    "tool_calls",
-    "vector_spaces",
-    "vector_state",
-]
-
 METADATA = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",

@@ -14,8 +14,6 @@ from agentkit_memory.scope import check_name
 from agentkit_prompts.context.parts import Image
 from agentkit_prompts.ranking.embedder import Embedder
 
-__all__ = ["ImageEmbedder", "ModelEmbedder", "QueryEmbedder", "Vector", "model_of", "unit_vectors"]
-
 Vector: TypeAlias = "array[float]"
 """A vector of 32-bit floats."""
 

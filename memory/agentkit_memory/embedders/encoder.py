@@ -25,8 +25,6 @@ from agentkit_prompts.context.parts import Image
 from agentkit_prompts.ranking.embedder import Embedder
 from agentkit_prompts.system.threads import Threads
 
-__all__ = ["MAX_IMAGES", "MAX_TEXT", "Encoder", "call_of_model", "stored_vectors", "vector_name"]
-
 T = TypeVar("T")
 
 MAX_TEXT = 8_000

@@ -13,8 +13,6 @@ from agentkit_prompts.errors import check_types
 from agentkit_prompts.extras import install
 from agentkit_prompts.names import nearest
 
-__all__ = ["FastembedEmbedder", "SentenceTransformersEmbedder"]
-
 _HUB_NAME = re.compile(r"(?:[A-Za-z0-9][\w.-]{0,95}/)?[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 
 

@@ -13,8 +13,6 @@ from weakref import WeakSet
 
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable, StoreClosed
 
-__all__ = ["LocalModel"]
-
 _MAX_WAIT = 10.0
 """Maximum seconds that the exit of the process waits for running batches."""
 

@@ -17,8 +17,6 @@ from agentkit_prompts.extras import install
 if TYPE_CHECKING:
     from openai import APIStatusError, OpenAI
 
-__all__ = ["OpenAIEmbedder"]
-
 _NO_KEY = "no-key"
 _MIN_SECRET = 8
 """Minimum characters of a key that is masked in messages: a shorter key is a placeholder, part of common words."""

@@ -14,8 +14,6 @@ from agentkit_memory.process.embedder_calls import EmbedderCalls
 from agentkit_prompts.names import nearest
 from agentkit_prompts.ranking.embedder import Embedder
 
-__all__ = ["Embedders", "embedder_named"]
-
 
 class Embedders:
     """The embedders of a store, one per model. Threads may share the object."""

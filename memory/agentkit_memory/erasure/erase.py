@@ -43,8 +43,6 @@ from agentkit_memory.store.records import Erasure
 from agentkit_memory.store.scope_rows import covered_ids
 from agentkit_prompts.system.acting_objects import other_tables
 
-__all__ = ["digest_of", "erase", "resume"]
-
 _LOG = logging.getLogger("agentkit.memory")
 _BATCH = 500
 _CONVERSATIONS = 50

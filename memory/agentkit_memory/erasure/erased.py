@@ -10,8 +10,6 @@ from agentkit_memory.erasure.erase import digest_of
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.scope import NAMES, Scope
 
-__all__ = ["checked_subject", "was_erased"]
-
 
 def checked_subject(subject: Scope | str, scope: Scope) -> Scope:
     """Return the subject of an erasure by a memory of `scope`.

@@ -11,8 +11,6 @@ from agentkit_memory.store.records import StoredFact
 from agentkit_prompts.errors import brief
 from agentkit_prompts.names import reject_unknown_fields
 
-__all__ = ["Extract", "FactDraft", "Turn", "check_draft", "text_error", "type_error", "type_problems"]
-
 MAX_TEXT = 1000
 """Maximum characters of a fact."""
 _MAX_REPORTED = 3

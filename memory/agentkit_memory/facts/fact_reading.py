@@ -15,18 +15,6 @@ from agentkit_memory.store.metadata import read_metadata
 from agentkit_memory.store.records import StoredFact
 from agentkit_memory.store.scope_rows import required
 
-__all__ = [
-    "ANY_FACT",
-    "FACT_SOURCES",
-    "FIND_OWN",
-    "IS_FACT",
-    "OWN_FACT",
-    "ends_of",
-    "newest_facts",
-    "read_facts",
-    "read_own",
-]
-
 # The index of facts is used only if the kind is in the SQL, not a parameter.
 IS_FACT = items.c.kind == literal_column(f"'{FACT}'")
 ANY_FACT = select(

@@ -41,8 +41,6 @@ from agentkit_memory.store.scope_rows import (
 from agentkit_prompts.errors import brief
 from agentkit_prompts.hints import Hinted, with_option_hints
 
-__all__ = ["Facts"]
-
 _ID = FIND_OWN.with_only_columns(items.c.id)
 _FIND_READABLE = ANY_FACT.where(items.c.id.in_(bindparam("ids", expanding=True)), is_readable(items.c.scope_id))
 _LISTED = OWN_FACT.where(items.c.position > bindparam("after")).order_by(items.c.position).limit(bindparam("most"))

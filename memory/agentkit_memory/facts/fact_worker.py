@@ -34,8 +34,6 @@ from agentkit_memory.store.scope_rows import hold_scope
 from agentkit_memory.store.spaces import FACTS
 from agentkit_prompts.ranking.bm25 import BM25
 
-__all__ = ["FactWorker"]
-
 _LOG = logging.getLogger("agentkit.memory")
 
 _MAX_TRIES = 3

@@ -24,8 +24,6 @@ from agentkit_memory.store.outbox import MISSING, backfill, hold_spaces
 from agentkit_memory.store.records import Verification
 from agentkit_memory.store.spaces import find_space, no_longer_read
 
-__all__ = ["compare"]
-
 _Kind: TypeAlias = Literal["missing", "stale", "orphan"]
 
 _PAGE = 2000

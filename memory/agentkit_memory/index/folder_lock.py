@@ -16,8 +16,6 @@ from agentkit_memory.process.forks import track
 from agentkit_prompts.system.file_locks import lock
 from agentkit_prompts.system.private_files import private_folder
 
-__all__ = ["FolderLock"]
-
 
 class FolderLock:
     """A lock on a folder, held until `release` is called or the process ends.

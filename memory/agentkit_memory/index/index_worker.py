@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from agentkit_memory.embedders.encoder import Encoder
     from agentkit_prompts.context.parts import Image
 
-__all__ = ["IndexWorker"]
-
 _state = vector_state.c
 _this_space = _state.space == bindparam("this")
 _mine = (_this_space, _state.want != _state.have, _state.leased_by == bindparam("me"))

@@ -36,8 +36,6 @@ from agentkit_memory.store.spaces import (
 if TYPE_CHECKING:
     from agentkit_memory.embedders.encoder import Encoder
 
-__all__ = ["Indexes"]
-
 _LOG = logging.getLogger("agentkit.memory")
 _OLDER = "the database is older than its index, as from a backup: the index is built again from the database"
 

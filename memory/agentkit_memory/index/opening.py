@@ -12,8 +12,6 @@ from agentkit_memory.checks import expanded, is_address
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.index.vector_index import IndexOpener, VectorIndex
 
-__all__ = ["edge_indexes", "index_opener", "postgres_indexes", "qdrant_indexes"]
-
 _POSTGRES = ("postgresql://", "postgresql+psycopg://")
 """Starts of the addresses of PostgreSQL databases."""
 

@@ -28,8 +28,6 @@ from agentkit_memory.process.forks import keep, track
 from agentkit_memory.terms.bm25_vectors import SparseVector
 from agentkit_prompts.system.acting_objects import acting_objects
 
-__all__ = ["PostgresIndex"]
-
 _PAGE = 4096
 """Points that are read at once."""
 _BATCH = 256

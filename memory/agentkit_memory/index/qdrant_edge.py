@@ -23,8 +23,6 @@ from agentkit_memory.process.forks import keep, track
 from agentkit_memory.terms.bm25_vectors import SparseVector
 from agentkit_prompts.system.private_files import keep_private, private_file, private_folder
 
-__all__ = ["EdgeIndex"]
-
 _PAGE = 4096
 """Points that are read at once."""
 _BATCH = 256

@@ -25,8 +25,6 @@ else:
     except ImportError as missing:
         raise StoreUnavailable(f"a Qdrant server needs its client: {install('vector')}", name="vector") from missing
 
-__all__ = ["QdrantIndex", "connect"]
-
 _ID_KEY = "agentkit_index"
 """Key of the metadata of a collection whose value is the id of the index."""
 _PAGE = 1000

@@ -8,21 +8,6 @@ from typing import NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 from agentkit_memory.terms.bm25_vectors import SparseVector
 
-__all__ = [
-    "DENSE",
-    "SCOPE",
-    "SPARSE",
-    "VERSION",
-    "CountsWrites",
-    "Hit",
-    "IndexOpener",
-    "KeepsTerms",
-    "Point",
-    "VectorIndex",
-    "as_floats",
-    "is_point_id",
-]
-
 SPARSE, DENSE, SCOPE, VERSION = "bm25", "dense", "scope", "version"
 """Names of the vectors and of the payload of a point in Qdrant."""
 

@@ -10,8 +10,6 @@ from agentkit_memory.ingest.readers.section_start import SectionStart
 from agentkit_memory.terms.cuts import PIECE_BYTES, SENTENCE_END, SPACE, cut_text
 from agentkit_prompts.pages.page_blocks import Block
 
-__all__ = ["CHUNKER", "CHUNK_BYTES", "Chunk", "chunk_blocks"]
-
 CHUNKER = "3"
 """Version of the cuts. If the version changes, every file is chunked again."""
 

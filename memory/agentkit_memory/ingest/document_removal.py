@@ -15,8 +15,6 @@ from agentkit_memory.errors import StoreCorrupt
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.item_removal import forget_items
 
-__all__ = ["BATCH", "finish_removals", "forget_document", "forget_generations", "remove_gone", "settle"]
-
 _LOG = logging.getLogger("agentkit.memory")
 
 BATCH = 512

@@ -30,8 +30,6 @@ from agentkit_memory.store.metadata import is_metadata
 from agentkit_memory.store.outbox import enqueue
 from agentkit_prompts.context.parts import Image
 
-__all__ = ["DocumentWriter", "NewDocument", "Version", "Written"]
-
 _MAX_GENERATION = 2**31 - 2
 """Maximum number of a generation: the next number must fit into a column too."""
 

@@ -14,8 +14,6 @@ from agentkit_memory.ingest.readers.separate_process import isolated_blocks
 from agentkit_memory.ingest.readers.text_and_markdown import text_blocks
 from agentkit_prompts.pages.page_blocks import Block
 
-__all__ = ["FORMATS", "READERS", "FileFormat", "Format"]
-
 Format: TypeAlias = Literal[
     "text", "markdown", "html", "csv", "records", "pdf", "docx", "xlsx", "pptx", "epub", "eml", "image"
 ]

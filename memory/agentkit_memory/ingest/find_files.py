@@ -16,15 +16,6 @@ from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.file_formats import FORMATS
 from agentkit_memory.ingest.source_file import SourceFile, is_inside, reason
 
-__all__ = [
-    "SkippedFile",
-    "check_found",
-    "checked_paths",
-    "find_files",
-    "is_gone",
-    "is_same_folder",
-]
-
 _MAX_SHOWN = 5
 """Maximum number of paths in a message."""
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "site-packages"})

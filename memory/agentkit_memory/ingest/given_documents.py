@@ -41,8 +41,6 @@ from agentkit_prompts.errors import MediaError
 from agentkit_prompts.hints import Hinted, with_option_hints
 from agentkit_prompts.names import nearest
 
-__all__ = ["Documents"]
-
 Content: TypeAlias = str | bytes | Document | ForeignDocument
 
 _PAGE_SIZE = 500

@@ -10,8 +10,6 @@ from agentkit_memory.store.image_rows import image_hash
 from agentkit_prompts.context.parts import Image
 from agentkit_prompts.errors import MediaError, brief
 
-__all__ = ["MAX_IMAGE", "checked_alt", "checked_image", "image_chunk"]
-
 MAX_IMAGE = 10_000_000
 """Maximum bytes of an image. No model accepts larger images."""
 

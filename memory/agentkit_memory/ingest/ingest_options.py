@@ -11,8 +11,6 @@ from pydantic import BeforeValidator, Field
 from agentkit_memory.errors import IngestError, InvalidArgument
 from agentkit_prompts.options import options
 
-__all__ = ["IngestOptions", "checked_options", "record_key", "record_options"]
-
 
 def _as_tuple(names: object) -> object:
     if isinstance(names, list):

@@ -32,8 +32,6 @@ from agentkit_memory.store.outbox import WORTH_INDEXING
 from agentkit_prompts.context.parts import Image
 from agentkit_prompts.system.regular_files import is_folder
 
-__all__ = ["NoText", "ingest_files", "text_chunks"]
-
 _STEP = 4 * 1024 * 1024
 """Bytes between two calls of `on_progress` within a file."""
 _MAX_PIECES = MAX_IMAGE // PIECE + 2

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from agentkit_memory.errors import IngestError
 
-__all__ = ["IngestProgress", "IngestReport"]
-
 
 @dataclass(frozen=True, slots=True)
 class IngestProgress:

@@ -6,8 +6,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["SourceFile", "is_inside", "reason"]
-
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:

@@ -8,8 +8,6 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from agentkit_prompts.system.threads import Threads
 
-__all__ = ["async_method"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -11,8 +11,6 @@ from agentkit_memory.errors import StoreClosed
 from agentkit_memory.process.forks import keep, track
 from agentkit_prompts.system.background_loop import background_loop
 
-__all__ = ["EmbedderCalls"]
-
 T = TypeVar("T")
 
 

@@ -12,8 +12,6 @@ import signal
 import sys
 from functools import partial
 
-__all__ = ["VARIABLE", "failpoint"]
-
 VARIABLE = "AGENTKIT_FAILPOINT"
 
 _EVENT = "agentkit.failpoint"

@@ -11,8 +11,6 @@ import os
 from typing import Protocol
 from weakref import WeakSet
 
-__all__ = ["keep", "track"]
-
 
 class _Opened(Protocol):
     def disown(self, why: str) -> None:

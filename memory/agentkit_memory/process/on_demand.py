@@ -10,8 +10,6 @@ from weakref import WeakSet
 
 from agentkit_memory.process.forks import track
 
-__all__ = ["OnDemand"]
-
 _LOG = logging.getLogger("agentkit.memory")
 _IDLE = 5.0
 """Seconds without work after which the thread ends."""

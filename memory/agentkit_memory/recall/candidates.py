@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from agentkit_memory.recall.question import Question
     from agentkit_memory.store.stored_item import StoredItem
 
-__all__ = ["Pool", "ScoredItem", "Slot"]
-
 Slot: TypeAlias = Literal["documents", "conversation", "knowledge"]
 
 

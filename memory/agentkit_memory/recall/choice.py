@@ -16,8 +16,6 @@ from agentkit_memory.terms.analysis import split_words
 from agentkit_prompts.ranking.mmr import mmr
 from agentkit_prompts.tokens.counter import ESTIMATE
 
-__all__ = ["choose", "ranked"]
-
 _MAX_DIVERSE = 64
 """Maximum number of candidates that diversity reorders."""
 _SCORE = attrgetter("score")

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-__all__ = ["EveryYear", "Period", "SameWeekday", "When", "find_dates"]
-
 _DAY = 86_400.0
 _DECAY = 7 * _DAY
 """Seconds after which the nearness is 1/e: an event is mentioned in the days around it."""

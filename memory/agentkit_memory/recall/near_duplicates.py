@@ -11,8 +11,6 @@ from agentkit_memory.recall.question import Question, asks
 from agentkit_memory.store.records import IMAGE, TURN
 from agentkit_memory.terms.analysis import split_words
 
-__all__ = ["Copies", "count_copies"]
-
 SAME_TEXT = "same text as"
 """Prefix of the reason of a duplicate."""
 _MIN_SHARED = 0.9

@@ -14,8 +14,6 @@ from agentkit_memory.terms.bm25_vectors import indexed_text, weights_of_terms
 if TYPE_CHECKING:
     from agentkit_memory.store.stored_item import StoredItem
 
-__all__ = ["MAX_CHARACTERS", "Question", "asks"]
-
 MAX_CHARACTERS = 4_000
 """Maximum characters of a question. Of a longer question, the start and the end are used, because pasted text is
 usually in the middle."""

@@ -23,8 +23,6 @@ from agentkit_prompts.options import options
 if TYPE_CHECKING:
     from agentkit_memory.store.stored_item import StoredItem
 
-__all__ = ["RecallFilter", "seconds"]
-
 _chunk = document_chunks.alias("chunk")
 """Chunks of items in any generation of their documents."""
 

@@ -22,8 +22,6 @@ from agentkit_memory.recall.scorers import (
 from agentkit_prompts.errors import brief
 from agentkit_prompts.options import Count, CountOrZero, Share, options
 
-__all__ = ["MAX_CANDIDATES", "POLICIES", "RecallPolicy", "named_policy"]
-
 MAX_CANDIDATES = 10_000
 """Maximum documents of one recall, and maximum hits of one retriever."""
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from agentkit_memory.scope import Scope, SharedScope
     from agentkit_memory.store.stored_item import StoredItem
 
-__all__ = ["MessageRange", "RecallRequest", "check_question"]
-
 MessageRange: TypeAlias = tuple[int, int, int]
 """Range of messages of a branch: id of the branch, number before the first message, last number."""
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from agentkit_memory.store.stored_item import StoredItem
     from agentkit_prompts.context.items import Speaker
 
-__all__ = ["NEAR_MISSES", "Explained", "Recall", "candidate", "relevance", "to_log"]
-
 LoggedCandidate: TypeAlias = tuple[str, str, float, bool, str, str, Mapping[str, float], Mapping[str, float]]
 """A candidate without its text: id, kind, score, used or not, reason, slot, parts and raw scores."""
 NEAR_MISSES = 10

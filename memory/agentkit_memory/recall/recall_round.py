@@ -14,8 +14,6 @@ from agentkit_memory.recall.retrievers import DENSE, SPARSE
 from agentkit_memory.store.records import IMAGE, TURN
 from agentkit_memory.store.stored_item import StoredItem
 
-__all__ = ["Candidates", "ConfirmedHit", "Depth"]
-
 _WIDER = 16
 """Factor for the candidates of the next round, if copies replaced other candidates."""
 _DEEPER = 4

@@ -13,8 +13,6 @@ from agentkit_memory.store.read_view import MAX_BEHIND, ReadView
 from agentkit_memory.store.records import TURN
 from agentkit_memory.store.stored_item import StoredItem
 
-__all__ = ["MAX_ROWS", "RecallRows"]
-
 MAX_ROWS = 2_000
 """Maximum number of items outside of the index that are scored, the newest first."""
 _REACH = 2

@@ -36,8 +36,6 @@ from agentkit_prompts.system.concurrency_limit import Permit
 if TYPE_CHECKING:
     from agentkit_memory.index.vector_index import KeepsTerms
 
-__all__ = ["Search", "Sources", "open_index"]
-
 
 @dataclass(frozen=True, slots=True)
 class Sources:

@@ -12,8 +12,6 @@ from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.recall.candidates import ScoredItem
 from agentkit_prompts.errors import brief
 
-__all__ = ["Reranker", "is_reranker", "reranked"]
-
 _MAX_RERANKED = 50
 """Maximum number of candidates to rerank."""
 _TIMEOUT = 1.0

@@ -19,19 +19,6 @@ from agentkit_memory.recall.term_weights import MAX_SAMPLE, term_weights
 from agentkit_memory.store.records import TURN
 from agentkit_prompts.options import options
 
-__all__ = [
-    "DENSE",
-    "SPARSE",
-    "BM25Retriever",
-    "DenseRetriever",
-    "NonNegative",
-    "Retriever",
-    "Scores",
-    "Weight",
-    "spread",
-    "z_scores",
-]
-
 SPARSE = "bm25"
 DENSE = "dense"
 

@@ -16,8 +16,6 @@ from agentkit_memory.recall.retrievers import BM25Retriever, Retriever, Weight, 
 from agentkit_memory.store.records import TURN
 from agentkit_prompts.options import options
 
-__all__ = ["AnswerScorer", "DateScorer", "QuestionScorer", "RecencyScorer", "Scorer", "SpeakerScorer", "add_up"]
-
 _TIME = re.compile(
     r"\b(?:yesterday|today|tonight|tomorrow|ago|since|recently|last|next|this (?:week|weekend|month|year|morning)"
     r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|april|june|july|august|september|october|november"

@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
-__all__ = ["MAX_SAMPLE", "term_weights", "weights_outside_of_index"]
-
 MAX_SAMPLE = 24
 """Maximum number of hits for the estimate of the weights of terms."""
 _MAX_SWEEPS = 16

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from agentkit_memory.errors import InvalidArgument
 from agentkit_prompts.options import Count, Share, options
 
-__all__ = ["Gate", "GateCheck", "ReembedProgress", "Reembedding"]
-
 
 @options(InvalidArgument)
 class Gate:

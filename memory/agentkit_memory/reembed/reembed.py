@@ -24,8 +24,6 @@ from agentkit_memory.reembed.trial import check
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.spaces import Space, space_name
 
-__all__ = ["reembed"]
-
 _MAX_TRIES = 3
 """Maximum tries of an item before the build ends without it, for example while the model is not available."""
 

@@ -16,8 +16,6 @@ from agentkit_memory.terms.bm25_vectors import SPACE
 if TYPE_CHECKING:
     from agentkit_memory.embedders.encoder import Encoder
 
-__all__ = ["abandon", "begin", "establish", "flip", "renew", "try_again"]
-
 _ANY_ITEM = select(items.c.id).limit(1)
 _SET = update(vector_spaces).where(vector_spaces.c.space == bindparam("its_name"))
 _REVIVE = _SET.values(state=bindparam("to"), dimensions=bindparam("size"), index_id="")

@@ -22,8 +22,6 @@ from agentkit_memory.store.scope_rows import readable_ids
 from agentkit_memory.store.spaces import Space
 from agentkit_memory.terms.bm25_vectors import indexed_text, query_vector
 
-__all__ = ["check"]
-
 _BEST = 10
 """Number of best hits that must contain an item, or that must be found again."""
 _HITS = 50

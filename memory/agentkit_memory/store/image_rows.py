@@ -14,8 +14,6 @@ from agentkit_memory.database.tables import images, items
 from agentkit_memory.store.item_rows import content_hash
 from agentkit_prompts.context.parts import Image
 
-__all__ = ["image_hash", "image_row", "read_hashes", "read_images"]
-
 _READ = select(images).where(images.c.document_id.in_(bindparam("ids", expanding=True)))
 _HASHES = select(items.c.id, items.c.content_hash).where(items.c.id.in_(bindparam("ids", expanding=True)))
 

@@ -14,8 +14,6 @@ from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.outbox import withdraw
 from agentkit_memory.terms.bm25_vectors import indexed_text
 
-__all__ = ["Forgotten", "forget_embeddings", "forget_items"]
-
 _WITH_IDS = items.c.id.in_(bindparam("ids", expanding=True))
 _DERIVED = select(item_sources.c.item_id).where(item_sources.c.source_id.in_(bindparam("ids", expanding=True)))
 _DELETE = delete(items).where(_WITH_IDS)

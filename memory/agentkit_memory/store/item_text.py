@@ -13,8 +13,6 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from agentkit_memory.database.tables import items, messages
 
-__all__ = ["ITEM_TEXT", "is_readable_from"]
-
 _CONTENT = r"""^\{"role":"[a-z]+","content":("[^"\\\x01-\x1f]*(?:\\["\\/bfnrt][^"\\\x01-\x1f]*)*")"""
 """Pattern of the start of a stored message, with the content as a JSON string; valid in Python and PostgreSQL."""
 _MESSAGE_START = re.compile(_CONTENT)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-__all__ = ["MAX_DEPTH", "is_metadata", "read_metadata", "written_metadata"]
-
 MAX_META = 8192
 """Maximum characters of the metadata of an item, as JSON."""
 

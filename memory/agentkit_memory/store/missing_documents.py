@@ -12,8 +12,6 @@ from agentkit_memory.database.tables import documents, scopes
 from agentkit_memory.errors import StoreError
 from agentkit_memory.scope import SHARED, Scope, SharedScope
 
-__all__ = ["MissingDocuments"]
-
 _LOG = logging.getLogger("agentkit.memory")
 _MAX_CHECKED = 10_000
 """Maximum number of readers that are checked in the life of a store."""

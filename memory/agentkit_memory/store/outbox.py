@@ -34,26 +34,6 @@ from agentkit_memory.database.tables import items, vector_spaces, vector_state
 from agentkit_memory.store.spaces import FACTS
 from agentkit_memory.terms.bm25_vectors import SPACE
 
-__all__ = [
-    "ALL_DONE",
-    "DONE",
-    "FAILED",
-    "HELD",
-    "MAX_LEASE",
-    "MISSING",
-    "RELEASE",
-    "RENEW",
-    "WORTH_INDEXING",
-    "backfill",
-    "enqueue",
-    "hold_spaces",
-    "pending",
-    "reset",
-    "retry_pause",
-    "withdraw",
-    "worker_name",
-]
-
 MAX_LEASE = 86_400.0
 """Maximum seconds of a lease. A lease with a later end was created before the clock was set back, and is void."""
 

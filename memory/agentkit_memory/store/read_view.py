@@ -15,8 +15,6 @@ from agentkit_memory.store.scope_rows import READABLE
 from agentkit_memory.store.spaces import Space, active_space
 from agentkit_memory.terms.bm25_vectors import SPACE
 
-__all__ = ["MAX_BEHIND", "QUEUE", "ReadView", "read_view"]
-
 _NAMES = scopes.c[NAMES].values()
 _SPACE = vector_spaces.c["space", "index_id", "model", "dimensions", "state"]
 _state = vector_state.c

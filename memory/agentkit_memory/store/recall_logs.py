@@ -21,8 +21,6 @@ from agentkit_memory.store.records import Candidate, RecallLog
 from agentkit_memory.store.scope_rows import number_of, required
 from agentkit_prompts.errors import brief
 
-__all__ = ["LOG_READERS", "RecallLogs", "used_items"]
-
 _END = 2**62
 """Number above the number of every log."""
 _TRIM_EVERY = 64

@@ -8,26 +8,6 @@ from dataclasses import dataclass, field
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.hints import hinted
 
-__all__ = [
-    "CHUNK",
-    "FACT",
-    "IMAGE",
-    "TURN",
-    "BranchInfo",
-    "Candidate",
-    "CorruptRow",
-    "Erasure",
-    "RecallLog",
-    "Repair",
-    "SessionInfo",
-    "StoredCall",
-    "StoredDocument",
-    "StoredFact",
-    "StoredMessage",
-    "Usage",
-    "Verification",
-]
-
 CHUNK, IMAGE, TURN, FACT = "chunk", "image", "turn", "fact"
 """Kinds of items. The text of an image is its alt text."""
 

@@ -12,19 +12,6 @@ from agentkit_memory.database.tables import scopes
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.scope import NAMES, Scope, SharedScope
 
-__all__ = [
-    "READABLE",
-    "covered_ids",
-    "find_number",
-    "hold_scope",
-    "is_readable",
-    "known_ids",
-    "number_of",
-    "readable_ids",
-    "required",
-    "scope_id",
-]
-
 _NAMES = scopes.c[NAMES].values()
 
 _FIND = select(scopes.c.id).where(*(column == bindparam(f"its_{column.name}") for column in _NAMES))

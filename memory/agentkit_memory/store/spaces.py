@@ -15,19 +15,6 @@ from agentkit_memory.database.tables import embeddings, vector_spaces, vector_st
 from agentkit_memory.errors import StoreClosed, StoreCorrupt
 from agentkit_memory.terms.bm25_vectors import SPACE
 
-__all__ = [
-    "FACTS",
-    "Space",
-    "active_space",
-    "claim_space",
-    "find_space",
-    "forget_space",
-    "index_writes",
-    "known_spaces",
-    "no_longer_read",
-    "space_name",
-]
-
 FACTS = "facts"
 """Name and state of a row of `vector_spaces` for the queue of turns for the extraction of facts."""
 

@@ -9,8 +9,6 @@ from agentkit_memory.store.metadata import read_metadata
 from agentkit_memory.store.records import TURN
 from agentkit_prompts.context.items import Speaker
 
-__all__ = ["ROLES", "StoredItem", "are_sound", "check_item"]
-
 ROLES = frozenset(get_args(Speaker))
 """Valid roles of turns."""
 _TEXT, _WHOLE, _NUMBER, _NONE = frozenset({str}), frozenset({int}), frozenset({int, float}), frozenset({type(None)})

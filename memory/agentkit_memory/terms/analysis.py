@@ -17,8 +17,6 @@ from agentkit_memory.terms.compounds import find_compounds, find_signed_compound
 from agentkit_memory.terms.languages import ENGLISH, STOP_WORDS, find_languages, script_of, stem
 from agentkit_prompts.ranking.folded_text import HAN, MARKS, UNSPACED, fold_text, normal_text, plain_word
 
-__all__ = ["STOP_TERMS", "count_terms", "find_terms", "split_words"]
-
 # Particles follow Hangul words without a space. Therefore Hangul, like scripts without spaces, is split into pairs.
 _HANGUL = "\u1100-\u11ff\u3130-\u318f\uac00-\ud7a3"
 _PAIRED = _HANGUL + UNSPACED

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from agentkit_memory.terms.analysis import count_terms, find_terms
 
-__all__ = ["SPACE", "SparseVector", "document_vector", "indexed_text", "query_vector", "weights_of_terms"]
-
 SPACE = "bm25-4"
 """Name of the space of these vectors. Change the name together with the analysis or the constants."""
 

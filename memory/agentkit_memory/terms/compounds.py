@@ -12,8 +12,6 @@ from itertools import chain
 
 from agentkit_prompts.ranking.folded_text import MARKS, UNSPACED
 
-__all__ = ["find_compounds", "find_signed_compounds"]
-
 _LETTER = rf"(?:[^\W\d_]|[{MARKS}])"
 _NEXT_WORD = re.compile(rf"{_LETTER}*+")
 _LAST_WORD = re.compile(rf"(?<!{_LETTER}){_LETTER}++\Z")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-__all__ = ["PIECE_BYTES", "SENTENCE_END", "SPACE", "cut_text"]
-
 PIECE_BYTES = 1200
 """Bytes of a full piece, in UTF-8: about 200 English words, or 400 Chinese characters."""
 

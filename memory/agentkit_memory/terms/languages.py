@@ -13,8 +13,6 @@ from threading import Lock
 from agentkit_memory.errors import StoreUnavailable
 from agentkit_prompts.extras import install
 
-__all__ = ["ENGLISH", "LANGUAGES", "STOP_WORDS", "find_languages", "script_of", "stem"]
-
 ENGLISH = "english"
 
 _COMMON: Mapping[str, str] = {

@@ -21,8 +21,6 @@ from agentkit_prompts.chat_templates.protocol import Capability
 from agentkit_prompts.errors import ChatTemplateError, Problem
 from agentkit_prompts.names import unknown_fields
 
-__all__ = ["BaseTemplate", "check_template_fields"]
-
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str)

@@ -18,21 +18,6 @@ from agentkit_prompts.context.wire.wire_tools import read_tools
 from agentkit_prompts.errors import ChatTemplateError, Problem, Problems, raise_problems
 from agentkit_prompts.names import nearest
 
-__all__ = [
-    "Messages",
-    "Tools",
-    "Turn",
-    "call_text",
-    "calls_of",
-    "has_tool_traffic",
-    "json_text",
-    "no_messages",
-    "plain_turns",
-    "read_functions",
-    "read_prompt",
-    "read_turns",
-]
-
 Messages: TypeAlias = Sequence[Message | Mapping[str, Any]]
 Tools: TypeAlias = Sequence[ToolSpec | Mapping[str, Any]]
 

@@ -16,8 +16,6 @@ from agentkit_prompts.errors import ChatTemplateError, Problem
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
 
-__all__ = ["KnownSpans", "Spans", "has_generation", "marked_spans", "reply_spans", "shifted", "spans_of"]
-
 Spans: TypeAlias = list[tuple[int, int]]
 """Start and end, in characters, of each text of the assistant."""
 _MAX_TEXTS = 32

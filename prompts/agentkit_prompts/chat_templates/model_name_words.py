@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["has_only_known", "of_another", "other_words", "parts_of"]
-
 _SEPARATOR = re.compile(r"[/\\]+")
 _BETWEEN = re.compile(r"[\W_]+")
 _MAKER = re.compile(

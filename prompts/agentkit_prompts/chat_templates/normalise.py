@@ -19,8 +19,6 @@ from agentkit_prompts.context.wire.read_parts import plain_text_of
 from agentkit_prompts.context.wire.wire_tools import openai_tool, read_tools
 from agentkit_prompts.errors import ChatTemplateError, Problem, Problems
 
-__all__ = ["Form", "as_mappings", "as_tools", "flat", "normalised", "plain", "template_message"]
-
 T = TypeVar("T")
 
 Form = Literal["text", "parts", "any", "object"]

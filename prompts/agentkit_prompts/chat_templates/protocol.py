@@ -8,8 +8,6 @@ from typing import Any, Literal, Protocol
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 
-__all__ = ["FIELDS_ELSEWHERE", "TOOLS_IN_PROMPT", "Capability", "ChatTemplate"]
-
 Capability = Literal["chat", "completion", "infilling", "python"]
 """A task of a model; only `chat` decorates a prompt with roles."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["REASONING_TAGS", "TRUSTED_TAGS", "opens_thought"]
-
 _COMMON = (
     ("<think>", "</think>"),
     ("<thinking>", "</thinking>"),

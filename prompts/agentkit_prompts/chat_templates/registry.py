@@ -13,8 +13,6 @@ from agentkit_prompts.chat_templates.protocol import ChatTemplate
 from agentkit_prompts.errors import ChatTemplateError
 from agentkit_prompts.names import nearest, similar
 
-__all__ = ["CHAT_TEMPLATES", "ChatTemplateRegistry"]
-
 TemplateMaker: TypeAlias = Callable[..., ChatTemplate]
 """Class or function that creates a template; its keywords override fields."""
 

@@ -26,8 +26,6 @@ from agentkit_prompts.chat_templates.protocol import TOOLS_IN_PROMPT
 from agentkit_prompts.errors import ChatTemplateError, Problem
 from agentkit_prompts.limits import MAX_LISTED
 
-__all__ = ["RoleMarkerTemplate", "Task", "runs_of_results"]
-
 _PLAIN_ROLES = frozenset(("system", "user", "assistant"))
 """Roles of every template."""
 _HINT = "templates such as 'internlm2', 'llama3_1' and 'qwen2d5' have one"

@@ -16,8 +16,6 @@ from agentkit_prompts.errors import ChatTemplateError
 from agentkit_prompts.names import nearest, reject_unknown_fields
 from agentkit_prompts.system.regular_files import read_regular_text
 
-__all__ = ["ChatTemplateConfig"]
-
 
 @reject_unknown_fields(ChatTemplateError, FIELDS_ELSEWHERE)
 @dataclass(frozen=True, slots=True)

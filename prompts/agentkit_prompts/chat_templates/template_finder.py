@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
 from agentkit_prompts.system.regular_files import read_regular_text
 
-__all__ = ["GivenTemplate", "find_chat_template"]
-
 GivenTemplate: TypeAlias = Union["ChatTemplate", ChatTemplateConfig, Path, str]
 """A chat template, the name of a registered template or of a model, a file, or the folder of a model."""
 

@@ -15,8 +15,6 @@ from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.errors import ChatTemplateError
 from agentkit_prompts.limits import MAX_CACHED
 
-__all__ = ["BRACKETS", "all_tokens", "tokens_of_model"]
-
 BRACKETS = ("<", "[", "]")
 """First characters of `all_tokens`."""
 

@@ -24,8 +24,6 @@ from agentkit_prompts.tree.layers import Layers
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema
 
-__all__ = ["CallContent", "TextTokens"]
-
 _NO_MESSAGES = Conversation()
 _FIELDS = (
     *("context", "layers", "sections", "counter", "tools_and_output", "text_tokens", "conversation", "intermediate"),

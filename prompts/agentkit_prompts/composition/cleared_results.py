@@ -24,14 +24,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.render_cache import RenderCache
     from agentkit_prompts.composition.rows import HistoryRow
 
-__all__ = [
-    "READ_TOOL",
-    "cleared_conversation",
-    "cleared_histories",
-    "cleared_in_row",
-    "result_reference",
-]
-
 READ_TOOL = "read_cleared_result"
 """Name of the tool that reads a cleared result."""
 _LETTERS = str.maketrans("0123456789", "ghijklmnop")

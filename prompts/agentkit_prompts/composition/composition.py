@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.context.wire.write_openai_chat import Required
     from agentkit_prompts.tokens.id_tokenizer import GivenTokenizer
 
-__all__ = ["Composition"]
-
 
 class Composition(CallContent, metaclass=Hinted):
     """Content of one model call; it is not sent by this class. Created by `compose`; read-only."""

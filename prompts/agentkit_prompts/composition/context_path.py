@@ -10,8 +10,6 @@ from typing import Any, Final, NamedTuple
 
 from agentkit_prompts.names import nearest, similar
 
-__all__ = ["ABSENT", "KWARGS", "Advice", "ContextPath", "advice_for", "parse_path"]
-
 KWARGS = "additional_kwargs"
 ABSENT: Final = object()
 """The result for a path without a value; None is a value."""

@@ -14,8 +14,6 @@ from collections.abc import Callable, Mapping
 from agentkit_prompts.errors import BudgetError
 from agentkit_prompts.tokens.budget import Size
 
-__all__ = ["Node", "Siblings", "UnitBounds", "largest", "largest_from"]
-
 
 def largest(upper: int, fits: Callable[[int], bool], lower: int = 0) -> int:
     """Return a number from `lower` (assumed to fit) to `upper` that fits: the largest if `fits` is monotone.

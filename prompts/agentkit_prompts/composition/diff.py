@@ -19,8 +19,6 @@ from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter, medi
 if TYPE_CHECKING:
     from agentkit_prompts.composition.call_content import CallContent
 
-__all__ = ["Diff", "diff", "tokens_until", "tool_text"]
-
 
 _EXCERPT_CHARS = MAX_SHOWN_CHARS // 2
 

@@ -20,8 +20,6 @@ from agentkit_prompts.tree.prompt import BasePrompt
 if TYPE_CHECKING:
     from agentkit_prompts.composition.call_content import CallContent
 
-__all__ = ["LayerRow", "LayerTable", "layer_table", "media_as_names", "names_read"]
-
 _MAX_NAMED = 3
 """Maximum number of tools with an unusual time limit that the table names."""
 

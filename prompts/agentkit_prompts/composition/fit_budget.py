@@ -18,8 +18,6 @@ from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["Fitting", "without_oldest"]
-
 
 class _Unit(NamedTuple):
     """Names of a kind of units in the reason of a cut."""

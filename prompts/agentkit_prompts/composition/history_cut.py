@@ -7,8 +7,6 @@ from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tokens.counter import TokenCounter, message_tokens
 
-__all__ = ["HistoryNode"]
-
 
 class HistoryNode(Node):
     """Messages in whole steps: a user's turn with all replies, or a model's calls with their results.

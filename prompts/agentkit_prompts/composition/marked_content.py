@@ -21,8 +21,6 @@ from agentkit_prompts.limits import MAX_CACHED
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.spans import Segment, insert_breaks
 
-__all__ = ["TextChange", "changed_content", "has_brackets", "marked_content"]
-
 Content = TypeVar("Content", bound=CallContent)
 Item = TypeVar("Item", bound=Hashable)
 

@@ -14,8 +14,6 @@ from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.prompt import BasePrompt
 from agentkit_prompts.tree.volatility import VolatilityWarning
 
-__all__ = ["Inputs", "Plan", "PlannedMessage", "PlannedPrompt", "SelectingPrompt", "plan_of"]
-
 Inputs: TypeAlias = tuple[object, ...]
 """Values of a context that a rendering depends on."""
 InputReader: TypeAlias = Callable[[PromptContext], Inputs]

@@ -17,8 +17,6 @@ from agentkit_prompts.tree.volatility import volatility_of
 if TYPE_CHECKING:
     from agentkit_prompts.composition.call_content import CallContent
 
-__all__ = ["Breakpoint", "breakpoints", "prefix"]
-
 
 _Part: TypeAlias = Literal["tools", "static", "session", "conversation"]
 

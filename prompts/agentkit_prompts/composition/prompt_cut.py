@@ -17,8 +17,6 @@ from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
 from agentkit_prompts.tree.prompt import BasePrompt, has_own_values, render_prompt, render_values, with_fence
 from agentkit_prompts.tree.wrap import WrapPrompt, render_around
 
-__all__ = ["PromptNode", "node_of"]
-
 _MAX_PIECES = 256
 """Number of pieces into which a text is divided, at most."""
 _MAX_WORD = 80

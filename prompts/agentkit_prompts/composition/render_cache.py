@@ -13,8 +13,6 @@ from agentkit_prompts.context.prompt_context import ToolSpec
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema
 
-__all__ = ["RenderCache"]
-
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 
 

@@ -15,8 +15,6 @@ from agentkit_prompts.tree.prompt import BasePrompt
 if TYPE_CHECKING:
     from agentkit_prompts.composition.call_content import CallContent
 
-__all__ = ["HistoryName", "HistoryRow", "PromptRow", "Row", "is_inside", "rows_of"]
-
 HistoryName: TypeAlias = Literal["conversation", "intermediate"]
 
 

@@ -10,8 +10,6 @@ from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.spans import Segment
 from agentkit_prompts.tree.prompt import BasePrompt
 
-__all__ = ["EMPTY", "SEPARATOR", "Fragment", "Section", "to_parts"]
-
 SEPARATOR = "\n\n"
 """The text between the prompts of one message."""
 

@@ -16,8 +16,6 @@ from agentkit_prompts.system.threads import Threads
 from agentkit_prompts.tree.examples import ExamplesPrompt
 from agentkit_prompts.tree.layers import Layers
 
-__all__ = ["needs_selection", "select", "select_examples"]
-
 _GRACE = 2.0
 """Seconds to wait for cancelled selectors."""
 

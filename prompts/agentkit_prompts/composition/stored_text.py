@@ -6,8 +6,6 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Text, neutralise_markers
 from agentkit_prompts.templates.spans import Segment
 
-__all__ = ["stored_segments", "stored_text"]
-
 
 def stored_text(message: Message) -> str:
     """Return the text of a stored message, with a marker for each use of a media part."""

@@ -16,8 +16,6 @@ from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter, mess
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema
 
-__all__ = ["NO_TOOLS_NO_OUTPUT", "OutputRequest", "ToolsAndOutput", "ToolsAndOutputTokens"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OutputRequest:

@@ -8,8 +8,6 @@ from typing import Literal
 
 from agentkit_prompts.context.frozen import ReadOnlyDict
 
-__all__ = ["NO_TRIMS", "Status", "Trim"]
-
 Status = Literal["kept", "trimmed", "dropped"]
 
 

@@ -14,8 +14,6 @@ from agentkit_prompts.templates.spans import Segment
 if TYPE_CHECKING:
     from agentkit_prompts.composition.call_content import CallContent
 
-__all__ = ["SourceKind", "UntrustedSource", "untrusted_sources"]
-
 SourceKind: TypeAlias = Literal[
     "user",
     "assistant",

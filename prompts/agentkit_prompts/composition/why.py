@@ -26,8 +26,6 @@ from agentkit_prompts.tree.prompt import BasePrompt, has_own_code, has_own_value
 if TYPE_CHECKING:
     from agentkit_prompts.composition.call_content import CallContent
 
-__all__ = ["Why", "WhyStatus", "why"]
-
 WhyStatus: TypeAlias = Literal["shown", "sent", "cut", "empty", "unread", "unknown"]
 _REASONS: Mapping[WhyStatus, str] = {
     "shown": "shown {}",

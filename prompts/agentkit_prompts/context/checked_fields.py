@@ -16,8 +16,6 @@ from agentkit_prompts.context.trusted import Trusted
 from agentkit_prompts.errors import ContextError, Problem, Problems, brief
 from agentkit_prompts.limits import MAX_COUNT
 
-__all__ = ["Label", "Position", "Speaker", "Trust", "check_fields"]
-
 Trust: TypeAlias = Literal["trusted", "untrusted"]
 Speaker: TypeAlias = Literal["user", "assistant"]
 """Roles of recalled messages."""

@@ -24,8 +24,6 @@ from agentkit_prompts.limits import MAX_CACHED_PER_OBJECT
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
 
-__all__ = ["Conversation"]
-
 T = TypeVar("T")
 F = TypeVar("F")
 

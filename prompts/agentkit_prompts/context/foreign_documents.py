@@ -11,8 +11,6 @@ from agentkit_prompts.context.parts import Image
 from agentkit_prompts.context.wire.allowed_media import allowed_media
 from agentkit_prompts.errors import ContextError, MediaError
 
-__all__ = ["ForeignDocument", "foreign_document"]
-
 _SOURCES = ("source", "file_path", "file_name", "url")
 """Keys of metadata that name the source of a document, in their order."""
 

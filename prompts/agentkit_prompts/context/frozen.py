@@ -12,18 +12,6 @@ from typing import Any, NoReturn, TypeVar
 from agentkit_prompts.errors import ContextError
 from agentkit_prompts.limits import MAX_CACHED_PER_OBJECT, MAX_DEPTH
 
-__all__ = [
-    "DerivedCache",
-    "DerivedSlot",
-    "FrozenDict",
-    "FrozenList",
-    "ReadOnlyDict",
-    "freeze",
-    "plain_text",
-    "set_plain_text",
-    "thawed",
-]
-
 T = TypeVar("T")
 
 _ATOMS = (str, int, float, bool, type(None))

@@ -6,8 +6,6 @@ import html
 import re
 from collections.abc import Iterator
 
-__all__ = ["heading_above"]
-
 _SEPARATOR = " > "
 """Text between the headings of a title."""
 _MAX_HEAD = 2000

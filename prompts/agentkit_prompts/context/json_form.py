@@ -23,8 +23,6 @@ from agentkit_prompts.context.parts import Media, Part, Text
 from agentkit_prompts.errors import ContextError, Problem, Problems, brief
 from agentkit_prompts.limits import MAX_DEPTH, MAX_PROBLEMS
 
-__all__ = ["Data", "from_json", "part_adapter", "strict_json", "to_json"]
-
 _TYPE = "$type"
 
 

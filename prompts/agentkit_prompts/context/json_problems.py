@@ -11,8 +11,6 @@ from agentkit_prompts.context.nested import iter_placed_nodes
 from agentkit_prompts.errors import ContextError, Problem, Problems, brief
 from agentkit_prompts.limits import MAX_DIGITS, MAX_PROBLEMS
 
-__all__ = ["MAX_INT", "fits_json", "text_of_json"]
-
 MAX_INT = 10**MAX_DIGITS
 """Integers must be smaller: Python does not write longer integers as text, and most JSON readers reject them."""
 

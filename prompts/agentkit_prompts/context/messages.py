@@ -20,8 +20,6 @@ from agentkit_prompts.context.trusted import NEVER_TRUSTED, Trusted
 from agentkit_prompts.errors import MessageError, Problems, brief, check_types, error_of_problems
 from agentkit_prompts.hints import Hinted
 
-__all__ = ["MESSAGES", "MESSAGE_FORMAT", "Message", "Role", "ToolCall"]
-
 T = TypeVar("T")
 Role = Literal["system", "user", "assistant", "tool"]
 _ROLES = frozenset(get_args(Role))

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple, TypeVar, cast
 from agentkit_prompts.errors import brief
 from agentkit_prompts.limits import MAX_DEPTH, MAX_NAME_CHARS
 
-__all__ = ["iter_nodes", "iter_placed_nodes", "values_in"]
-
 T = TypeVar("T")
 
 

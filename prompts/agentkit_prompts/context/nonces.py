@@ -14,8 +14,6 @@ from agentkit_prompts.context.items import Example, ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.limits import MAX_DEPTH
 
-__all__ = ["break_nonce", "nonce_of", "without_nonce"]
-
 T = TypeVar("T")
 
 _ATOMS = (type(None), bool, int, float, bytes)

@@ -11,8 +11,6 @@ from agentkit_prompts.context.frozen import FrozenDict, freeze
 from agentkit_prompts.context.json_problems import fits_json
 from agentkit_prompts.errors import MessageError, Problem, Problems, error_of_problems
 
-__all__ = ["NO_OPAQUE", "Opaque", "no_opaque", "opaque_data", "with_opaque"]
-
 Opaque: TypeAlias = Annotated[Mapping[str, Any], Field(exclude_if=lambda data: not data)]
 """Additional data by the name of the provider; sent back unchanged, to that provider only."""
 

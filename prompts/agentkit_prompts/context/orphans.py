@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from agentkit_prompts.context.messages import Message
 
-__all__ = ["without_orphans"]
-
 
 def without_orphans(messages: Sequence[Message]) -> Iterator[tuple[int, Message]]:
     """Yield the messages without orphans, each with its index.

@@ -18,21 +18,6 @@ from agentkit_prompts.limits import MAX_NAME_CHARS
 from agentkit_prompts.lists import is_list
 from agentkit_prompts.names import nearest
 
-__all__ = [
-    "NO_DATA",
-    "NO_MESSAGES",
-    "ItemsReader",
-    "Reader",
-    "make_item",
-    "one_of",
-    "read_conversation",
-    "read_conversation_with_media",
-    "read_data",
-    "read_names",
-    "read_parts",
-    "unknown_field",
-]
-
 Reader: TypeAlias = Callable[[Any, str, Problems], Any]
 """Function of an input value, its place, and a list of problems. It returns the value of the field, and adds the
 problems of the input value to the list."""

@@ -15,8 +15,6 @@ from typing import NamedTuple
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import MessageError
 
-__all__ = ["MAX_ID", "MAX_LOGARITHM", "SampledTokens", "resealed", "sampled_tokens", "with_sampled_tokens"]
-
 _KEY = "tokens"
 """Key in the opaque data. No endpoint has this name, so the data are never sent."""
 _WIDTH = 3

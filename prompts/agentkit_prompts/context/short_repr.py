@@ -9,8 +9,6 @@ from typing import Any
 
 from agentkit_prompts.limits import MAX_MESSAGE_CHARS
 
-__all__ = ["short_repr", "short_text"]
-
 _MAX_INNER_TEXT = 100
 """Maximum characters of a text in a list or a mapping."""
 _MAX_ITEMS = 6

@@ -9,8 +9,6 @@ from agentkit_prompts.context.items import ContextItem, field_error, short_form
 from agentkit_prompts.context.short_repr import short_repr
 from agentkit_prompts.names import reject_unknown_fields
 
-__all__ = ["Skill"]
-
 
 @reject_unknown_fields(field_error)
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)

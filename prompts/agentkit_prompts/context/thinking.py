@@ -9,8 +9,6 @@ from agentkit_prompts.context.opaque import Opaque, no_opaque, opaque_data
 from agentkit_prompts.context.short_repr import short_repr
 from agentkit_prompts.errors import MessageError, check_types
 
-__all__ = ["Thinking"]
-
 _TEXT_OR_NONE = (str, type(None))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["NEVER_TRUSTED", "Trusted"]
-
 
 class Trusted(str):
     """Text of the developer, as an additional kwarg, in `extra`, or as the return value of a custom class.

@@ -17,8 +17,6 @@ from agentkit_prompts.context.read_fields import NO_DATA, read_data, read_parts,
 from agentkit_prompts.context.short_repr import short_repr
 from agentkit_prompts.errors import ContextError, Problem, Problems
 
-__all__ = ["UserInput"]
-
 if TYPE_CHECKING:
 
     class _AdditionalInfo(TypedDict, total=False):

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 from agentkit_prompts.errors import InContextError, Problem, Problems, brief
 from agentkit_prompts.limits import MAX_CACHED
 
-__all__ = ["Slots", "Tokens", "safe_format", "slots"]
-
 Tokens = tuple[tuple[str, str], ...]
 """Other spellings of a column: (token in the text, name of the column)."""
 

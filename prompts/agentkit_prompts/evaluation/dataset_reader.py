@@ -14,8 +14,6 @@ from agentkit_prompts.errors import InContextError, Problem, Problems, brief, ra
 from agentkit_prompts.evaluation.problems import problems_of_error, unknown_names, wrong_type
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate
 
-__all__ = ["DatasetReader", "Row", "part_of"]
-
 Row: TypeAlias = Mapping[str, Any]
 """Values of a row by the names of columns."""
 

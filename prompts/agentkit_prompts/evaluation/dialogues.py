@@ -13,8 +13,6 @@ from agentkit_prompts.evaluation.prompt_list import Item, PromptList, is_marker,
 from agentkit_prompts.evaluation.raw_template import is_messages
 from agentkit_prompts.evaluation.row_template import RowTemplate
 
-__all__ = ["dialogue_requests"]
-
 _ROLES = {"system": "SYSTEM", "user": "HUMAN", "assistant": REPLY}
 
 

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.template_finder import GivenTemplate
     from agentkit_prompts.ranking.embedder import Embedder
 
-__all__ = ["InContext", "RowPrompt"]
-
 _NONE = StaticSelector(0)
 _NO_EXAMPLES = "a dialogue shows no worked examples; use ZeroRetriever"
 

@@ -13,8 +13,6 @@ from agentkit_prompts.evaluation.multi_turn import InferMode
 from agentkit_prompts.evaluation.problems import unknown_names
 from agentkit_prompts.names import nearest
 
-__all__ = ["ASKED", "Asks", "Inferencer"]
-
 Asks: TypeAlias = Literal["gen", "dialogue", "ppl", "ll"]
 """`gen`: one request per row. `dialogue`: one request per turn. `ppl`: one text per label, which is scored as a whole.
 `ll`: one text per label, of which only the text of the column `cont` is scored."""

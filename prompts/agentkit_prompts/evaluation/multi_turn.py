@@ -18,8 +18,6 @@ from agentkit_prompts.evaluation.prompt_list import Item, PromptList, copies, se
 from agentkit_prompts.evaluation.row_template import RowTemplate, items_of, problems_of
 from agentkit_prompts.names import nearest
 
-__all__ = ["REPLY", "InferMode", "MultiTurnPromptTemplate", "in_turns"]
-
 InferMode: TypeAlias = Literal["every", "every_with_gt", "last"]
 """Mode of the requests of a dialogue: the requested turns, and the earlier answers that a prompt shows.
 

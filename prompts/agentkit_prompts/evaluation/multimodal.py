@@ -16,8 +16,6 @@ from agentkit_prompts.evaluation.problems import inside, unknown_names, wrong_ty
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate, Shown
 from agentkit_prompts.evaluation.row_template import located, problems_of
 
-__all__ = ["KINDS", "MMPromptTemplate", "read_tags"]
-
 KINDS = {"text": "question", "image": "image", "video": "video", "audio": "audio"}
 """Mapping from a kind of content to the placeholder in a part of that kind."""
 

@@ -10,8 +10,6 @@ from operator import add
 
 from agentkit_prompts.ranking.bm25 import BM25
 
-__all__ = ["Okapi", "terms"]
-
 _FLOOR = 0.25
 """Share of the mean IDF that replaces the IDF of terms in more than half of the texts."""
 

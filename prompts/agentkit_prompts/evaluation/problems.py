@@ -10,8 +10,6 @@ from agentkit_prompts.errors import InContextError, Problem, Problems, PromptErr
 from agentkit_prompts.limits import MAX_LISTED
 from agentkit_prompts.names import nearest
 
-__all__ = ["at_row", "inside", "problems_of_error", "some", "unknown_names", "wrong_type"]
-
 
 def unknown_names(place: str, received: Iterable[Any], names: Iterable[str], problem: str = "unknown key") -> Problems:
     """Return a problem for each name in `received`, the keys at `place`, that is not in `names`."""

@@ -8,8 +8,6 @@ from typing import Any, SupportsIndex, TypeAlias
 from agentkit_prompts.errors import InContextError
 from agentkit_prompts.evaluation.columns import safe_format
 
-__all__ = ["Item", "PromptList", "copies", "is_marker", "section"]
-
 Item: TypeAlias = str | dict[str, Any]
 """Text, a role item `{"role", "prompt", ...}`, or a marker `{"section", "pos": "begin" | "end"}`."""
 

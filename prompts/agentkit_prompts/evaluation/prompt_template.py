@@ -15,8 +15,6 @@ from agentkit_prompts.evaluation.row_template import SECTIONS, RowTemplate, item
 from agentkit_prompts.limits import MAX_CACHED
 from agentkit_prompts.names import nearest
 
-__all__ = ["PromptTemplate", "Shown"]
-
 Shown: TypeAlias = str | PromptList
 """A rendered prompt or rendered worked examples: text, or items with roles."""
 

@@ -11,8 +11,6 @@ from agentkit_prompts.evaluation.columns import safe_format
 from agentkit_prompts.evaluation.problems import wrong_type
 from agentkit_prompts.evaluation.row_template import RowTemplate
 
-__all__ = ["Messages", "RawPromptTemplate", "is_messages"]
-
 Messages: TypeAlias = list[dict[str, Any]]
 """A list of messages with `role` and `content`, which parsers of prompts return unchanged."""
 

@@ -14,8 +14,6 @@ from agentkit_prompts.ranking.embedder import give_up
 from agentkit_prompts.tree.example_selectors import KeywordSelector, checked_count
 from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
 
-__all__ = ["BM25Selector", "RandomSelector", "WindowSelector", "fixed_rows", "retrieve"]
-
 _SEED = 43
 _STATE_WORDS = 624
 """Number of words in the state of a Mersenne Twister."""

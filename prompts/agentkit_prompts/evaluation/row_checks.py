@@ -16,16 +16,6 @@ from agentkit_prompts.evaluation.row_template import RowTemplate
 from agentkit_prompts.names import similar
 from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
 
-__all__ = [
-    "answer_column",
-    "no_place_message",
-    "problems_of_rows",
-    "problems_of_templates",
-    "warn_of_columns",
-    "warn_of_no_place",
-    "warn_of_own_answers",
-]
-
 _NAME = re.compile(r"\{\s*+([^\W\d](?:[\w .-]*[\w.-])?)\s*+(?:[!:][^{}\n]*)?\}")
 """Braces around a name that can be a column."""
 

@@ -8,8 +8,6 @@ from typing import Any, Protocol
 from agentkit_prompts.errors import Problem, Problems
 from agentkit_prompts.evaluation.problems import unknown_names, wrong_type
 
-__all__ = ["SECTIONS", "RowTemplate", "items_of", "located", "problems_of"]
-
 SECTIONS = ("begin", "round", "end")
 """The sections of a dialogue, in order; `round` is required."""
 

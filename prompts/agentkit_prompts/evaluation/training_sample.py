@@ -11,8 +11,6 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.tree.layers import Layers
 
-__all__ = ["training_sample"]
-
 
 def training_sample(
     messages: Sequence[Message],

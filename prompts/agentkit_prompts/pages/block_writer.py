@@ -12,8 +12,6 @@ from agentkit_prompts.pages.page_blocks import MAX_PART, MAX_TITLE, Block, Block
 from agentkit_prompts.pages.scripts_of_text import reference_mark, subscript, superscript
 from agentkit_prompts.pages.table_rows import CELL, TableRows
 
-__all__ = ["BlockWriter"]
-
 _MAX_CAPTURE = 1000
 """Maximum characters of raised, lowered or ruby text. Longer text is an element without an end."""
 _TITLE_PARTS = re.compile(r" [|·•»«:/–—-]++ ")

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["declared_encoding", "encoding_of_label", "escape_encoding"]
-
 _HEAD = 4096
 """Bytes at the start of a page in which a declaration is searched."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["Formula"]
-
 _SIGNS = {
     "msup": ("^",),
     "msub": ("_",),

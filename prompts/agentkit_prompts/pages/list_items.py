@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["ListItems", "new_list", "roman_numeral"]
-
 _ROMAN = (
     *((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl")),
     *((10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-__all__ = ["MAX_PART", "MAX_TITLE", "Block", "BlockKind"]
-
 MAX_PART = 8192
 """Characters after which a part of a long block is yielded. Shorter blocks are never split by a reader."""
 

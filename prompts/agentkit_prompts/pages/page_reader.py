@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator
 from agentkit_prompts.pages.page_blocks import Block
 from agentkit_prompts.pages.page_target import PageTarget
 
-__all__ = ["LongTagError", "page_blocks", "page_text"]
-
 _MAX_TAG = 8 * 1024 * 1024
 """Maximum bytes of one tag or comment, which the parser stores in memory."""
 

@@ -23,8 +23,6 @@ from agentkit_prompts.pages.visibility import (
     visibility_of,
 )
 
-__all__ = ["PageTarget"]
-
 _MAX_DOUBTFUL = 1500
 """Maximum characters outside of links of navigation, footers and cookie banners that are left out."""
 _MAX_JUDGED = 2000

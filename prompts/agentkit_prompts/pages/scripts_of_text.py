@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["reference_mark", "subscript", "superscript"]
-
 _ORDINALS = frozenset({"st", "nd", "rd", "th", "er", "re", "ère", "e", "ème", "eme", "nde", "tm", "sm", "mc"})
 """Endings of ordinal numbers and marks of trade, which are read with the word before them."""
 _PLAIN = re.compile(r"[-+−–]?[\w.,]+[-+−]?")

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Set
 
 from agentkit_prompts.pages.styles import Means, Style, style_of
 
-__all__ = ["StyleSheet"]
-
 _MAX_SHEET = 2 * 1024 * 1024
 """Maximum characters of a style sheet that is read."""
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 
-__all__ = ["Means", "Style", "Visibility", "style_of"]
-
 Visibility: TypeAlias = Literal["shown", "hidden", "doubtful", "invisible", "tiny", "drawing"]
 """Visibility of the text of an element. Text in a hidden element is never seen.
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["CELL", "TableRows"]
-
 CELL = "\x1f"
 """Character between two cells until the block is complete."""
 

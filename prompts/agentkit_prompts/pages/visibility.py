@@ -8,16 +8,6 @@ from functools import lru_cache
 
 from agentkit_prompts.pages.styles import Style, Visibility, style_of
 
-__all__ = [
-    "CONTENT",
-    "FOREIGN",
-    "HIDDEN_TAGS",
-    "JUDGED_ATTRIBUTES",
-    "is_content_role",
-    "is_marked",
-    "visibility_of",
-]
-
 HIDDEN_TAGS = frozenset(
     {"script", "style", "template", "noscript", "iframe", "embed", "canvas", "audio", "video", "datalist", "rp"}
     | {"dialog", "noframes", "noembed"}

@@ -17,8 +17,6 @@ from agentkit_prompts.prompt_files.prompt_kinds import PromptKind
 from agentkit_prompts.tree.layers import Place
 from agentkit_prompts.tree.prompt import Volatility
 
-__all__ = ["FrontMatter", "PromptSource", "read_source"]
-
 _LOCALE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
 """Pattern of a language tag, such as `en` or `zh-CN`."""
 

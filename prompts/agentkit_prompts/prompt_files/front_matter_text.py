@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 from agentkit_prompts.errors import TemplateError
 from agentkit_prompts.limits import MAX_LISTED
 
-__all__ = ["Fault", "FrontKeys", "errors_of", "read_keys", "split_front_matter"]
-
 _OPENING = re.compile(r"---[ \t]*(?:\n|\Z)")
 _CLOSING = re.compile(r"^---[ \t]*$\n?", re.MULTILINE)
 _MAX_CHARACTERS = 1 << 16

@@ -18,8 +18,6 @@ from agentkit_prompts.tree.layers import Place
 from agentkit_prompts.tree.leaves import TextPrompt
 from agentkit_prompts.tree.prompt import BasePrompt
 
-__all__ = ["SUFFIX", "LoadedPrompt", "PromptFile", "content_hash", "entries_of"]
-
 SUFFIX = ".prompt.j2"
 
 

@@ -21,8 +21,6 @@ from agentkit_prompts.system.regular_files import open_inside
 from agentkit_prompts.tree.layers import PLACES, Layers
 from agentkit_prompts.tree.prompt import BasePrompt
 
-__all__ = ["PromptFolder"]
-
 
 @dataclass(frozen=True, slots=True)
 class Reload:

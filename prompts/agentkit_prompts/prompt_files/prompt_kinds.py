@@ -21,8 +21,6 @@ from agentkit_prompts.tree.leaves import (
 )
 from agentkit_prompts.tree.prompt import BasePrompt
 
-__all__ = ["PROMPT_KINDS", "PromptKind"]
-
 PromptKind: TypeAlias = Literal[
     "text",
     "info",

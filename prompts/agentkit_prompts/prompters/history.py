@@ -13,8 +13,6 @@ from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.context.wire.wire_tools import read_tools as wire_tools
 from agentkit_prompts.errors import MessageError, Problem, Problems, PrompterError, raise_problems
 
-__all__ = ["GivenTool", "History", "Tools", "read_history", "read_tools", "tool_spec"]
-
 History: TypeAlias = Conversation | Sequence[Message | Mapping[str, Any] | Sequence[str]]
 """Messages or `[question, answer]` pairs, also mixed."""
 

@@ -7,8 +7,6 @@ from typing import Any, ClassVar
 from agentkit_prompts.prompters.history import History, Tools
 from agentkit_prompts.prompters.prompter import Prompter
 
-__all__ = ["AlpacaPrompter", "ChatPrompter", "EmptyPrompter"]
-
 _PREAMBLE = (
     "Below is an instruction that describes a task, paired with extra messages such as input that provides further "
     "context if possible. Write a response that appropriately completes the request.\n\n### Instruction:\n"

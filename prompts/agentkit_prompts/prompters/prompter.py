@@ -25,8 +25,6 @@ from agentkit_prompts.prompters.prompter_chat_template import TOKENS, PrompterLa
 from agentkit_prompts.prompters.slots import SlotPrompt, slots_of
 from agentkit_prompts.tree.layers import Layers
 
-__all__ = ["LAZYLLM_SYSTEM", "Prompter", "SlotValues"]
-
 SlotValues: TypeAlias = Mapping[str, Any] | UserInput | str | float | None
 """Input of a call: text, or a mapping of the names of slots to their values; numbers become text."""
 PreHook: TypeAlias = Callable[[Any, Any, Any, Any], tuple[Any, Any, Any, Any]]

@@ -22,8 +22,6 @@ from agentkit_prompts.errors import ChatTemplateError, MessageError, Problem, Pr
 from agentkit_prompts.names import nearest
 from agentkit_prompts.prompters.history import GivenTool
 
-__all__ = ["TOKENS", "PrompterLayout", "check_layout"]
-
 _AROUND = {"system": ("sos", "eos"), "user": ("soh", "eoh"), "assistant": ("soa", "eoa"), "tool": ("soe", "eoe")}
 TOKENS = (*chain.from_iterable(_AROUND.values()), "tool_start_token", "tool_args_token", "tool_end_token")
 """Tokens at the start and end of system, human, assistant and environment (tool result) messages, and around a tool

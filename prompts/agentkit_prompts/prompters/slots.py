@@ -18,8 +18,6 @@ from agentkit_prompts.templates.sandbox.operations import FUNCTIONS
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tree.prompt import BasePrompt
 
-__all__ = ["SlotPrompt", "slots_of"]
-
 _SLOT = re.compile(r"\{(\w+)\}")
 _SLOT_TYPES = ["string", "number", "boolean"]
 

@@ -12,8 +12,6 @@ from typing import ClassVar
 
 from agentkit_prompts.ranking.folded_text import HAN, MARKS, UNSPACED, fold_text, plain_word
 
-__all__ = ["BM25", "words"]
-
 _B = 0.75
 _RUN = re.compile(rf"[{UNSPACED}]+|(?:[^\W_{UNSPACED}]|[{MARKS}])+")
 _IS_UNSPACED = re.compile(rf"[{UNSPACED}]")

@@ -9,8 +9,6 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from agentkit_prompts.errors import PromptError
 
-__all__ = ["Embedder", "Vectors", "cosine", "drive", "give_up"]
-
 R = TypeVar("R")
 _Embedded: TypeAlias = Sequence[Sequence[float]]
 _MAX_VECTORS = 20_000

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 
-__all__ = ["HAN", "MARKS", "UNSPACED", "fold_text", "normal_text", "plain_word"]
-
 HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 """Chinese characters, each of which may be a word, for a character class of a regular expression."""
 UNSPACED = (

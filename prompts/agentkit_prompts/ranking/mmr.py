@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-__all__ = ["mmr"]
-
 
 def mmr(relevance: Sequence[float], similarity: Callable[[int, int], float], k: int, *, diversity: float) -> list[int]:
     """Return the positions of at most `k` items, chosen one by one.

@@ -21,8 +21,6 @@ from agentkit_prompts.context.nested import iter_nodes
 from agentkit_prompts.schemas.schema_graph import SchemaGraph, SchemaNode
 from agentkit_prompts.schemas.value_groups import TooManyGroupsError, ValueGroup, grouped
 
-__all__ = ["EvaluationCost", "TooExpensiveError", "ValueCost"]
-
 _MAX_EVALUATIONS = 10_000_000
 """Maximum evaluations of schemas; an evaluation takes at most 80 nanoseconds."""
 _MAX_STEPS = 500_000

@@ -8,8 +8,6 @@ from typing import Any
 from agentkit_prompts.schemas.intersection import intersection
 from agentkit_prompts.schemas.references import target_in
 
-__all__ = ["flat_root", "resolved"]
-
 _MAX_JOINED = 50
 """Maximum number of schemas that are joined into one schema, because the number of nested references can double."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["ANNOTATIONS", "intersection"]
-
 ANNOTATIONS = frozenset(
     ("$comment", "$id", "$schema", "default", "deprecated", "description", "discriminator", "example", "examples")
 )

@@ -33,8 +33,6 @@ from agentkit_prompts.schemas.schema_problems import (
     shown_name,
 )
 
-__all__ = ["MAX_SCHEMA_VALUES", "JsonValidator"]
-
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 MAX_SCHEMA_VALUES = 200_000
 """Maximum values in a schema, at all levels."""

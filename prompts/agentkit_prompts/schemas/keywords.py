@@ -7,8 +7,6 @@ from typing import Any
 
 from agentkit_prompts.context.nested import iter_nodes, values_in
 
-__all__ = ["DATA", "NAMED", "as_object", "iter_schemas", "listed_values", "rewritten"]
-
 NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 """Keywords that contain schemas by name."""
 DATA = frozenset({"enum", "const", "default", "examples", "example"})

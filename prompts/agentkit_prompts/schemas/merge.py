@@ -13,8 +13,6 @@ from agentkit_prompts.schemas.params import JsonSchema, PlacedProblem, schema_pr
 from agentkit_prompts.schemas.references import resolve
 from agentkit_prompts.schemas.schema_problems import place_of
 
-__all__ = ["merge_schemas"]
-
 REQUIRED_BY = "x-required-by"
 """Schema keyword that lists the paths of the prompts that require a property."""
 

@@ -29,17 +29,6 @@ from agentkit_prompts.schemas.references import ReferenceTable, in_place
 from agentkit_prompts.schemas.schema_problems import InvalidSchemaError, SchemaProblem, place_of
 from agentkit_prompts.schemas.subschemas import ANY_VALUE, schema_at, type_of
 
-__all__ = [
-    "JsonSchema",
-    "ParamsSchema",
-    "Problem",
-    "check_params_schema",
-    "params_checker",
-    "schema_problems",
-    "to_json_schema",
-    "with_resolved_names",
-]
-
 JsonSchema: TypeAlias = dict[str, Any]
 ParamsSchema: TypeAlias = TypeAdapter[Any] | type | Mapping[str, Any]
 """A TypeAdapter, a model, dataclass or TypedDict class, or a JSON Schema object."""

@@ -6,8 +6,6 @@ import re
 
 from agentkit_prompts.limits import MAX_PATTERN_CHARS
 
-__all__ = ["CHARS_OF_CLASS", "is_common_pattern", "pattern_size"]
-
 _TOKEN = re.compile(r"\\[pP]\{[^}\\]*+\}|\\.|\[(?:\\.|[^\]\\])*+\]?|\{(\d+)(?:,(\d*))?\}|.", re.S)
 _CLASS = re.compile(r"\\[wdsWDSpP]")
 CHARS_OF_CLASS = 100

@@ -11,8 +11,6 @@ from pydantic import BaseModel
 
 from agentkit_prompts.limits import MAX_DEPTH, MAX_VALUES
 
-__all__ = ["NotPlainError", "Step", "fields_of", "foreign_objects", "plain_data"]
-
 Step = int | str
 """Name of a property, or index of an item."""
 _MAX_LEVELS = 2 * MAX_DEPTH

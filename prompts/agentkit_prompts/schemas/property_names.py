@@ -12,8 +12,6 @@ from typing import Any
 from agentkit_prompts.limits import MAX_WIRE_NAME_CHARS
 from agentkit_prompts.schemas.keywords import iter_schemas, rewritten
 
-__all__ = ["OF_ANTHROPIC", "OF_GEMINI", "original_names", "wire_property", "with_original_names", "with_wire_names"]
-
 OF_ANTHROPIC = r"[a-zA-Z0-9_.-]{1,64}"
 OF_GEMINI = r"[a-zA-Z_][a-zA-Z0-9_]{0,63}"
 """Patterns of the property names that providers accept; see `provider_rules` for the sources."""

@@ -9,8 +9,6 @@ from typing import Any
 from agentkit_prompts.schemas.keywords import iter_schemas, listed_values
 from agentkit_prompts.schemas.provider_rules import ProviderRules
 
-__all__ = ["over_limits"]
-
 
 def over_limits(schema: Mapping[str, Any], rules: ProviderRules) -> Iterator[str]:
     """Yield a problem for each size of a fitted schema that exceeds the limit of the provider."""

@@ -7,8 +7,6 @@ from typing import Literal
 
 from agentkit_prompts.schemas.property_names import OF_ANTHROPIC, OF_GEMINI
 
-__all__ = ["ANTHROPIC", "ANTHROPIC_STRICT", "GEMINI", "OPENAI", "OPENAI_STRICT", "ProviderRules"]
-
 _COMMON_KEYWORDS = "type properties required items anyOf description"
 _OPENAI_FORMATS = frozenset(["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"])
 

@@ -16,8 +16,6 @@ from agentkit_prompts.schemas.provider_limits import over_limits
 from agentkit_prompts.schemas.provider_rules import ProviderRules
 from agentkit_prompts.schemas.references import target_in
 
-__all__ = ["Fitted", "fitted", "nullable"]
-
 _MAX_NODES = 20_000
 """Maximum number of schemas in a tool with its references expanded; after it, references accept any value."""
 _MAX_JOINED = 50

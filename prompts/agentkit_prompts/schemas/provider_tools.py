@@ -16,8 +16,6 @@ from agentkit_prompts.schemas.pattern_size import is_common_pattern
 from agentkit_prompts.schemas.property_names import with_wire_names
 from agentkit_prompts.schemas.provider_rules import ANTHROPIC, ANTHROPIC_STRICT, GEMINI, OPENAI, ProviderRules
 
-__all__ = ["anthropic_form", "gemini_chat_form", "gemini_form", "openai_form"]
-
 _ROOT_ALTERNATIVES = ("allOf", "anyOf", "oneOf", "enum", "not", "const", "if", "$ref", "nullable")
 
 

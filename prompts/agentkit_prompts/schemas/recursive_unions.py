@@ -11,8 +11,6 @@ from pydantic import BaseModel
 
 from agentkit_prompts.context.nested import iter_nodes, values_in
 
-__all__ = ["core_nodes", "has_recursive_union", "recursion_problem"]
-
 _MAX_LEVELS = 12
 """Maximum levels of a value that a recursive union validates."""
 _MAX_VALUES = 4_000

@@ -10,8 +10,6 @@ from urllib.parse import unquote
 
 from agentkit_prompts.context.nested import iter_nodes
 
-__all__ = ["APPLIED_IN_PLACE", "ReferenceTable", "in_place", "reference_cycle", "resolve", "target_in"]
-
 _INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
 _LISTS = ("anyOf", "oneOf", "allOf")
 _SINGLE = ("not", "if", "then", "else")

@@ -15,8 +15,6 @@ from agentkit_prompts.schemas.pattern_size import pattern_size
 from agentkit_prompts.schemas.references import APPLIED_IN_PLACE, ReferenceTable, in_place
 from agentkit_prompts.schemas.value_groups import CHARS_PER_UNIT, Places, number_units
 
-__all__ = ["SchemaGraph", "SchemaNode"]
-
 _PATTERN_CHARS_PER_UNIT = 10
 _BACKTRACKING = 1_500
 """Weight of a pattern with look-around or back-references, which is tried at one position with a limit of steps."""

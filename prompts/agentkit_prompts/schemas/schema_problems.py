@@ -14,15 +14,6 @@ from agentkit_prompts.schemas.subschemas import schema_at, type_of
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
 
-__all__ = [
-    "InvalidSchemaError",
-    "InvalidValueError",
-    "SchemaProblem",
-    "place_of",
-    "problems_of",
-    "shown_name",
-]
-
 _EXPECTED = {
     "minimum": "expected a number that is at least {limit}",
     "maximum": "expected a number that is at most {limit}",

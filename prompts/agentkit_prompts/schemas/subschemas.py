@@ -9,8 +9,6 @@ from typing import Any
 from agentkit_prompts.limits import MAX_LISTED
 from agentkit_prompts.schemas.references import target_in
 
-__all__ = ["ANY_VALUE", "is_null_default", "schema_at", "takes_null", "type_of"]
-
 ANY_VALUE = "any value"
 """Expected value of a schema that names no type."""
 

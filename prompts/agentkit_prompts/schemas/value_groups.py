@@ -12,8 +12,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from agentkit_prompts.limits import MAX_VALUES
 
-__all__ = ["CHARS_PER_UNIT", "Places", "TooManyGroupsError", "ValueGroup", "grouped", "number_units"]
-
 CHARS_PER_UNIT = 100
 """Number of characters of a text that count as one more value."""
 _MAX_GROUPS = 50_000

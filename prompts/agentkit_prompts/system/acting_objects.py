@@ -9,8 +9,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-__all__ = ["ActingObject", "RowsOf", "acting_objects", "other_tables"]
-
 RowsOf: TypeAlias = Callable[[str], Iterable[Sequence[Any]]]
 """Function that executes a statement and returns its rows."""
 

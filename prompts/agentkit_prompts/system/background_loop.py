@@ -16,8 +16,6 @@ from contextlib import suppress
 from threading import Lock, Thread, current_thread
 from typing import Any, TypeVar
 
-__all__ = ["BackgroundLoop", "background_loop", "never_collect", "retrieve", "stop_loops"]
-
 T = TypeVar("T")
 
 _STOP_SECONDS = 1.5

@@ -12,8 +12,6 @@ from types import TracebackType
 from typing import Protocol, TypeVar
 from weakref import WeakSet
 
-__all__ = ["ConcurrencyLimit", "Permit"]
-
 _PATIENCE = 1.0
 """Seconds without a released permit after which a thread continues without a permit. Threads with permits can be
 waiting for this thread, which would be a deadlock."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["CutHandshake"]
-
 
 class CutHandshake:
     """Trace function that closes the connection of a request that is cancelled during its TLS handshake.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-__all__ = ["lock", "locked", "unlock"]
-
 if os.name == "nt":  # pragma: no cover - Windows
     import msvcrt
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["flush_names"]
-
 
 def flush_names(folder: Path) -> None:
     """Wait until new and changed names in a folder are on the disk: a power failure can undo other names."""

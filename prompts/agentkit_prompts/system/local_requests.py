@@ -7,8 +7,6 @@ import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeAlias
 
-__all__ = ["LocalRequests", "is_loopback"]
-
 _App: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 """An ASGI application."""
 

@@ -11,8 +11,6 @@ from weakref import ref
 
 from agentkit_prompts.system.background_loop import never_collect
 
-__all__ = ["PerLoop"]
-
 T = TypeVar("T")
 
 _CLOSE_SECONDS = 1.0

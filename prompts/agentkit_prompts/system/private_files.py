@@ -7,8 +7,6 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["keep_private", "private_database", "private_file", "private_folder"]
-
 _FILE, _FOLDER = 0o600, 0o700
 _OTHERS = 0o077
 

@@ -7,8 +7,6 @@ import stat
 from io import BufferedReader
 from pathlib import Path
 
-__all__ = ["check_regular", "is_folder", "open_inside", "open_regular", "read_regular", "read_regular_text"]
-
 _MAX_BYTES = 1 << 30
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0)
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOCTTY", 0)

@@ -14,8 +14,6 @@ from threading import Lock, Thread
 from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 from weakref import WeakSet
 
-__all__ = ["Threads"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 _Job: TypeAlias = tuple[Future[Any], Context, Callable[[], Any]]

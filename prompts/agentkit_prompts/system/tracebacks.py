@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from types import TracebackType
 
-__all__ = ["shorten_traceback", "without_own_frames"]
-
 _OWN_PACKAGES = frozenset(("agentkit", "agentkit_tools", "agentkit_prompts", "agentkit_memory", "asyncio"))
 """Packages whose frames are left out; asyncio calls the functions of this library."""
 

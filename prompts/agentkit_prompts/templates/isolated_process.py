@@ -15,8 +15,6 @@ from typing import Any, TypeVar, cast
 
 from agentkit_prompts.errors import PromptError
 
-__all__ = ["IsolatedProcess", "read_text", "read_texts"]
-
 R = TypeVar("R")
 
 _MAX_SECONDS = 10.0

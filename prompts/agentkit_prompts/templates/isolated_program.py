@@ -23,8 +23,6 @@ from agentkit_prompts.templates.sandbox.trace import Mark, Trace
 from agentkit_prompts.templates.sandbox.values import RenderedText, Site
 from agentkit_prompts.templates.spans import BREAK
 
-__all__ = ["isolated_program", "main", "start_process"]
-
 _ONLY_DATA = "isolated=True passes data to the template, not {}: place it in a trusted template"
 _WORKER = "agentkit_prompts.templates.isolated_program"
 _MAX_ANSWER_CHARS = DEFAULT.output_chars * len(BREAK + MEDIA_OPENING) // len(MEDIA_OPENING)

@@ -9,8 +9,6 @@ from typing import Any
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.prompt_context import PromptContext
 
-__all__ = ["ItemPaths"]
-
 _ITEM = re.compile(r"(\w++)(?:\[(\d++)\])?")
 
 

@@ -16,8 +16,6 @@ from agentkit_prompts.templates.spans import Segment, broken_at, insert_breaks
 from agentkit_prompts.templates.traced_text import TracedText
 from agentkit_prompts.templates.unseen_characters import UNSEEN, WORD_END
 
-__all__ = ["MESSAGE", "LineHeads"]
-
 _SPACE = f"{UNSEEN}*+"
 _COLONS = ":\uff1a\ufe55\ufe13\u02d0\ua789\u2236"
 

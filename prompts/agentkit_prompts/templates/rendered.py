@@ -11,8 +11,6 @@ from agentkit_prompts.context.short_repr import short_text
 from agentkit_prompts.templates.spans import Segment, Span, tile, with_broken_openings
 from agentkit_prompts.tokens.counter import TokenCounter, media_tokens
 
-__all__ = ["Joined", "Rendered", "count_tokens"]
-
 
 class Rendered(DerivedCache):
     """Text of one prompt or of joined prompts, and the origin of each character. Read-only.

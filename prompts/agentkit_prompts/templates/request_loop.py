@@ -16,8 +16,6 @@ from typing import Any
 from agentkit_prompts.errors import PromptError
 from agentkit_prompts.templates.sandbox.guards import CODECS
 
-__all__ = ["serve"]
-
 _JINJA = "agentkit_prompts.templates.sandbox"
 _LATER = (
     *("difflib", "html", "jinja2.constants", "jinja2.debug", "pprint"),

@@ -10,8 +10,6 @@ from typing import NamedTuple
 from agentkit_prompts.context.parts import MEDIA_OPENING, Media
 from agentkit_prompts.context.prompt_context import Trust
 
-__all__ = ["BREAK", "Segment", "Span", "broken_at", "insert_breaks", "tile", "with_broken_openings"]
-
 BREAK = "\u200b"
 """Zero-width space, which breaks a marker or token in untrusted text."""
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema, ParamsSchema, Problem
     from agentkit_prompts.templates.sandbox.program import Program, Syntax
 
-__all__ = ["MediaTable", "Template", "media_table", "schema_of_names"]
-
 MediaTable = dict[str, dict[str, Source]]
 """Payloads of media, by kind and then by id, which is the hash of the content."""
 

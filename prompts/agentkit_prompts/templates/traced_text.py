@@ -21,8 +21,6 @@ from agentkit_prompts.templates.spans import Segment
 if TYPE_CHECKING:
     from agentkit_prompts.templates.sandbox.trace import Piece, Trace
 
-__all__ = ["TracedText", "wrapped_value"]
-
 _TRUSTED_ROOTS = frozenset({"now", "extra"})
 """Context names whose values come from the developer. Other values are untrusted, unless a value states its trust."""
 _ROOT = re.compile(r"\w+")

@@ -6,8 +6,6 @@ selectors, tags, and combining marks for letters of any script (the script "Inhe
 
 from __future__ import annotations
 
-__all__ = ["UNSEEN", "WORD_END"]
-
 _UNSEEN = (
     "\x00-\x09\x0e-\x1b\x1f\x20\x7f-\x84\x86-\xa0\xad\u0300-\u036f\u0483-\u0489\u0600-\u0605\u061c\u064b-\u0655"
     "\u0670\u06dd\u070f\u0890\u0891\u08e2\u0951-\u0954\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u1ab0-\u1aff"

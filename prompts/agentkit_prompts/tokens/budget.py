@@ -10,8 +10,6 @@ from agentkit_prompts.errors import Problem, PromptError, brief, raise_problems
 from agentkit_prompts.limits import MAX_COUNT
 from agentkit_prompts.names import reject_unknown_fields
 
-__all__ = ["Budget", "Cut", "Size"]
-
 Cut: TypeAlias = Literal["none", "drop", "head", "tail", "middle", "items"] | Callable[[str, int], str]
 """Kind of cut of a prompt.
 

@@ -10,20 +10,6 @@ from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Media, MediaKind, Part, Text
 
-__all__ = [
-    "COUNTER_EXPECTED",
-    "ESTIMATE",
-    "MESSAGE_OVERHEAD",
-    "EstimateCounter",
-    "TokenCounter",
-    "is_counter",
-    "media_tokens",
-    "message_tokens",
-    "prompt_count",
-    "thinking_tokens",
-    "tool_tokens",
-]
-
 MESSAGE_OVERHEAD = 4
 """Tokens of the role and delimiters of each message."""
 

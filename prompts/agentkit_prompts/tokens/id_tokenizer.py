@@ -12,8 +12,6 @@ from agentkit_prompts.errors import PromptError, TokenizerError, brief
 from agentkit_prompts.extras import install
 from agentkit_prompts.system.regular_files import read_regular_text
 
-__all__ = ["GivenTokenizer", "IdTokenizer", "Tokenizer"]
-
 _FILE = "tokenizer.json"
 _EXPECTED = "expected a Tokenizer of the library tokenizers, or the path of a tokenizer.json or of its folder"
 _MAX_CHARACTERS = 1 << 22

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 from agentkit_prompts.system.regular_files import read_regular_text
 
-__all__ = ["TiktokenCounter", "TokenizersCounter"]
-
 _INSTALL = install("tokens")
 _MAX_CHARACTERS = 1 << 22
 """Maximum total length, in characters, of the texts whose counts a counter caches."""

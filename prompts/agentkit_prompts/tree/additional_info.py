@@ -18,8 +18,6 @@ from agentkit_prompts.tree.prompt import BasePrompt, has_own_code, render_values
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema, Problem
 
-__all__ = ["AdditionalInfoPrompt"]
-
 
 class AdditionalInfoPrompt(BasePrompt):
     """Prompt that shows `user_input.additional_kwargs`; its template reads each kwarg by its name.

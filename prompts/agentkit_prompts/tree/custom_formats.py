@@ -12,8 +12,6 @@ from agentkit_prompts.errors import PromptError
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.spans import Segment
 
-__all__ = ["from_multimodal", "from_text"]
-
 _MARKER = re.compile(r"<\|media:(\w+):([^|]+)\|>")
 _KINDS: dict[str, type[Media]] = {"image": Image, "audio": Audio, "video": Video, "file": File}
 

@@ -14,8 +14,6 @@ from agentkit_prompts.ranking.embedder import Embedder, Vectors, cosine, drive
 from agentkit_prompts.ranking.mmr import mmr
 from agentkit_prompts.tokens.counter import ESTIMATE, TokenCounter
 
-__all__ = ["KeywordSelector", "LengthSelector", "MMRSelector", "VectorSelector", "checked_count"]
-
 _Selection: TypeAlias = tuple[Example, ...]
 _Similarity: TypeAlias = Callable[[int, int], float]
 

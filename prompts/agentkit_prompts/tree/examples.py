@@ -21,8 +21,6 @@ from agentkit_prompts.tree.prompt import BasePrompt, has_own_code
 if TYPE_CHECKING:
     from agentkit_prompts.tree.prompt import PromptOptions
 
-__all__ = ["ExampleSelector", "ExamplesPrompt", "StaticSelector"]
-
 
 @runtime_checkable
 class ExampleSelector(Protocol):

@@ -8,8 +8,6 @@ from agentkit_prompts.errors import PromptError
 from agentkit_prompts.limits import MAX_DEPTH
 from agentkit_prompts.tree.prompt import BasePrompt
 
-__all__ = ["check_extent"]
-
 _MAX_PROMPTS = 100_000
 
 

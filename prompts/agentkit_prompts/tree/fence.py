@@ -10,8 +10,6 @@ from agentkit_prompts.errors import PromptError
 from agentkit_prompts.templates.rendered import Joined, Rendered
 from agentkit_prompts.templates.spans import BREAK, broken_at, tile
 
-__all__ = ["fenced", "without_forged_nonce"]
-
 
 def fenced(rendered: Rendered, ctx: PromptContext) -> Rendered:
     """Put a rendering between two lines with the nonce of the session; copies of the nonce in it are broken.

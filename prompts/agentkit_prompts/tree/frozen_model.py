@@ -13,8 +13,6 @@ from agentkit_prompts.hint_calls import CALLS
 from agentkit_prompts.hints import attribute_hint
 from agentkit_prompts.names import similar, unknown_fields
 
-__all__ = ["FrozenModel"]
-
 if TYPE_CHECKING:
 
     @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(Field,))

@@ -19,8 +19,6 @@ from agentkit_prompts.tree.volatility import volatile_before_stable
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema, Problem
 
-__all__ = ["PLACES", "Layers", "Place"]
-
 Place: TypeAlias = Literal["system", "before_input", "input", "after_input", "after_intermediate"]
 PLACES: tuple[Place, ...] = get_args(Place)
 _NOTHING: Any = ()

@@ -19,22 +19,6 @@ from agentkit_prompts.templates.unseen_characters import WORD_END
 from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tree.prompt import BasePrompt
 
-__all__ = [
-    "AnyPrompt",
-    "ConversationPrompt",
-    "KnowledgePrompt",
-    "LoadedSkillsPrompt",
-    "MemoPrompt",
-    "Prompts",
-    "RecalledPrompt",
-    "SkillsPrompt",
-    "SummaryPrompt",
-    "TextPrompt",
-    "ToolPrompt",
-    "UserInputPrompt",
-    "default_template",
-]
-
 _WORDS = "user|assistant|system|tool|turn|fact|document|message|skill"
 _ITEM = rf"(\[)(?!\u200b) (?:\d(?: \d)* \]|(?i:{_WORDS}){WORD_END}|[^\[\]\n\r]*#)"
 """Head of a document or a message: a bracket before a number, a label, or a word such as `user` or `document`."""

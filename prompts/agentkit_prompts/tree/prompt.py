@@ -29,16 +29,6 @@ from agentkit_prompts.tree.frozen_model import FrozenModel
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema, Problem
 
-__all__ = [
-    "BasePrompt",
-    "Volatility",
-    "has_own_code",
-    "has_own_values",
-    "render_prompt",
-    "render_values",
-    "with_fence",
-]
-
 Volatility: TypeAlias = Literal["static", "session", "turn"]
 _OURS = "agentkit_prompts."
 _LOCALE = re.compile(r"(?:[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{1,8})*)?")

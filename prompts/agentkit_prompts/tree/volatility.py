@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator
 
 from agentkit_prompts.tree.prompt import BasePrompt, Volatility
 
-__all__ = ["RANKS", "VolatilityWarning", "volatile_before_stable", "volatility_of"]
-
 RANKS: dict[Volatility, int] = {"static": 0, "session": 1, "turn": 2}
 """Rank of each volatility; a higher rank changes more often."""
 _SESSION = frozenset({"tools", "skills", "examples", "extra"})

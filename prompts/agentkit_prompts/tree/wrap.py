@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema
     from agentkit_prompts.tree.prompt import PromptOptions
 
-__all__ = ["WrapPrompt", "render_around"]
-
 _NOTHING = Rendered.from_text("")
 
 

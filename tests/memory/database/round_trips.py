@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-__all__ = ["Proxy", "proxied"]
-
 
 class Proxy:
     """Forwards bytes. A round trip ends with the message that says that the server waits for the next one."""

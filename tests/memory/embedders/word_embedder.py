@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 
-__all__ = ["Words"]
-
 
 class Words:
     """Adds up a random direction per word. `wrong` may spoil the vector of a text, or raise."""

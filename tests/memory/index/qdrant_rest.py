@@ -11,8 +11,6 @@ from typing import Any
 
 from qdrant_client import QdrantClient, models
 
-__all__ = ["Server"]
-
 
 class _Http(ThreadingHTTPServer):
     request_queue_size = 128

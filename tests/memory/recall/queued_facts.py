@@ -8,8 +8,6 @@ from agentkit.memory import Memory
 from agentkit.testing import StoreProbe
 from agentkit_memory.database.tables import items, vector_state
 
-__all__ = ["queue_facts"]
-
 
 def queue_facts(memory: Memory, bird: str, count: int, first: int = 0) -> None:
     """Store `count` facts of a bird in the scope of a memory, numbered from `first`, and queue them for the index."""

@@ -11,8 +11,6 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from agentkit.prompts import Message, ToolSpec
 from agentkit.prompts.chat_templates import ChatTemplateError
 
-__all__ = ["INQUISITIVE", "PLAIN", "Small"]
-
 _ENVIRONMENT = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
 
 

@@ -8,8 +8,6 @@ import pytest
 
 from agentkit.prompts.evaluation import InContextError, InContextWarning
 
-__all__ = ["is_marker", "places", "refused", "warned"]
-
 
 def refused(call: Callable[[], object]) -> InContextError:
     """Return the error that `call` raises."""

@@ -15,8 +15,6 @@ from pydantic_core import from_json, to_json
 from agentkit_prompts.schemas.subschemas import is_null_default, takes_null
 from agentkit_tools.calling.shown_arguments import check_unique_names
 
-__all__ = ["repaired", "without_null_defaults", "without_nulls"]
-
 _TOKEN = re.compile(
     r"""(?P<quote>["'])|(?P<comma>,(?=\s*[}\]]))|(?P<word>\b(?:True|False|None)\b)""",
     re.S,

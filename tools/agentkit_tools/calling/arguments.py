@@ -22,8 +22,6 @@ from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, describe_e
 if TYPE_CHECKING:
     from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments
 
-__all__ = ["ToolArguments", "text_of_arguments"]
-
 _MAX_CHARS = 5_000_000
 _MAX_PROBLEMS = 10_000
 """Maximum problems that are read from pydantic; each takes about 20 microseconds."""

@@ -9,8 +9,6 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from agentkit_tools.errors import ends_run, readable_error
 
-__all__ = ["DeadlineError", "Outcome", "outcome"]
-
 T = TypeVar("T")
 
 _GRACE = 2.0

@@ -21,8 +21,6 @@ from agentkit_tools.tool_context import ToolContext
 if TYPE_CHECKING:
     from agentkit_tools.schemas.argument_reader import Arguments
 
-__all__ = ["Semaphores", "enforced", "needs_approval"]
-
 _MAX_PAUSE = 30.0
 """Seconds between two attempts."""
 

@@ -12,8 +12,6 @@ from agentkit_tools.calling.tool_policy import ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool_context import ToolContext
 
-__all__ = ["after", "counts_after", "unavailable"]
-
 _FAILURES = ("error", "timeout")
 
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     Bind: TypeAlias = Callable[[Arguments, ToolContext[Any]], tuple[tuple[Any, ...], Arguments]]
 
-__all__ = ["FunctionRunner"]
-
 T = TypeVar("T")
 
 RunMode = Literal["async", "sync", "model"]

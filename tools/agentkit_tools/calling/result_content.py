@@ -19,8 +19,6 @@ from agentkit_prompts.context.items import Document
 from agentkit_prompts.context.parts import File, Media, Part, Text
 from agentkit_prompts.context.wire.clean import clean
 
-__all__ = ["Collected", "Content", "collect", "cut", "gather", "to_content", "with_note"]
-
 Content: TypeAlias = str | tuple[Part, ...]
 
 _DOCUMENT = ("label", "title", "text", "source", "metadata")

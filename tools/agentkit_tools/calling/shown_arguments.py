@@ -9,8 +9,6 @@ from typing import Any
 
 from agentkit_prompts.templates.unseen_characters import UNSEEN
 
-__all__ = ["RepeatedNameError", "argument_lines", "check_unique_names", "visible_json"]
-
 _HIDDEN = re.compile(rf"{UNSEEN}|[\x85\u2028\u2029\ue000-\uf8ff\U000f0000-\U0010ffff]")
 """Characters that are invisible, end a line, change the order of the text, or differ between fonts."""
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*+")

@@ -14,9 +14,6 @@ from agentkit_prompts.names import reject_unknown_fields, unknown_fields
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool_context import ToolContext
 
-__all__ = ["Approval", "PolicyOptions", "ToolPolicy", "checked"]
-
-
 Approval: TypeAlias = (
     Literal["never", "always"] | Callable[[Mapping[str, Any], ToolContext[Any]], bool | Awaitable[bool]]
 )

@@ -17,8 +17,6 @@ from agentkit_tools.calling.result_content import Collected, Content, cut, gathe
 from agentkit_tools.calling.tool_policy import ToolPolicy
 from agentkit_tools.errors import ToolArgumentError, ToolFailure, describe_error, ends_run
 
-__all__ = ["ToolResult", "ToolStatus", "failed", "finished", "unknown_tool", "unread"]
-
 ToolStatus = Literal["success", "error", "timeout", "denied", "cancelled", "too_large", "unavailable"]
 
 

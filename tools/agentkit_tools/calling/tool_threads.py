@@ -10,8 +10,6 @@ from agentkit_prompts.system.threads import Threads
 from agentkit_tools.calling.deadline import DeadlineError
 from agentkit_tools.errors import ToolError, readable_error
 
-__all__ = ["abandoned_threads", "busy_threads", "run_in_thread"]
-
 T = TypeVar("T")
 
 _MAX_TOOLS, _MAX_RECALLS = 48, 16

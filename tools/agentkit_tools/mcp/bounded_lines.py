@@ -14,8 +14,6 @@ from typing import Any
 
 from agentkit_prompts.limits import MAX_INPUT_BYTES
 
-__all__ = ["MAX_VALUES", "TOO_LONG", "bounded", "values_in"]
-
 MAX_VALUES = 300_000
 """Maximum JSON values of a message. Parsing takes a microsecond for each and blocks the process."""
 TOO_LONG = "agentkit/line_too_long"

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from agentkit_tools.mcp.sampling import Sampling
 
-__all__ = ["Connection"]
-
 T = TypeVar("T")
 
 _LISTEN_AGAIN_SECONDS = 1.0

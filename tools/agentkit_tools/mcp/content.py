@@ -26,16 +26,6 @@ if TYPE_CHECKING:
         TextResourceContents,
     )
 
-__all__ = [
-    "from_result",
-    "readable_blocks",
-    "to_content_of_blocks",
-    "to_documents",
-    "to_messages",
-    "to_parts",
-    "to_result",
-]
-
 T = TypeVar("T")
 
 _KINDS: dict[str, type[Image | Audio | File]] = {"image": Image, "audio": Audio}

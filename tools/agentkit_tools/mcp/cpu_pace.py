@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic, thread_time
 
-__all__ = ["CPUPace"]
-
 _SHARE = 0.05
 """Maximum share of the time between calls that the thread of a session may compute."""
 _MIN_SECONDS = 0.01

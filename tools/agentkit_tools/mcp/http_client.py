@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
     from mcp_types import RequestId
 
-__all__ = ["HTTPClient", "HTTPMessages"]
-
 T = TypeVar("T")
 
 _CONNECT_SECONDS = 30.0

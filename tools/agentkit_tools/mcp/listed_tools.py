@@ -6,8 +6,6 @@ from typing import Any
 
 from agentkit_prompts.limits import MAX_ENTRIES, MAX_NAME_CHARS, MAX_REASON_CHARS
 
-__all__ = ["DROPPED", "OUTPUT", "PROBLEM", "readable"]
-
 PROBLEM = "agentkit/problem"
 """Key in the `_meta` of an invalid tool, for its problem, and in the `_meta` of a list that is too long, for its size.
 """

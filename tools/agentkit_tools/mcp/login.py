@@ -16,8 +16,6 @@ from agentkit_tools.mcp.token_file import TokenFile
 if TYPE_CHECKING:
     from mcp.client.auth import TokenStorage
 
-__all__ = ["mcp_login"]
-
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+( [\x21\x23-\x5b\x5d-\x7e]+)*")
 """Scopes of OAuth: words without quotes, with one space between them."""
 _MAX_PORT = 65_535

@@ -11,8 +11,6 @@ from urllib.parse import parse_qs, urlsplit
 from agentkit_prompts.limits import MAX_REASON_CHARS
 from agentkit_tools.errors import MCPLoginError
 
-__all__ = ["LoginCallback"]
-
 _PATH = "/callback"
 _READ_SECONDS = 10.0
 _PAGE = "<!doctype html><title>agentkit</title><p>{}</p>"

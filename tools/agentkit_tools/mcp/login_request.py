@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from mcp.client.auth import TokenStorage
     from mcp.shared.auth import OAuthMetadata, OAuthToken
 
-__all__ = ["LoginRequest"]
-
 _VERSION = "2025-11-25"
 _SESSION = "Mcp-Session-Id"
 _REQUESTS: tuple[dict[str, Any], ...] = (

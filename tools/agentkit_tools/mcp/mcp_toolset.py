@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from mcp.client.auth import TokenStorage
     from mcp_types import Prompt, Resource
 
-__all__ = ["MCPToolset"]
-
 
 class MCPToolset(Toolset):
     """Tools of an MCP server.

@@ -12,8 +12,6 @@ from agentkit_tools.mcp.served_changes import ServedChanges
 from agentkit_tools.mcp.served_prompts import ServedPrompts
 from agentkit_tools.mcp.served_resources import ServedResources
 
-__all__ = ["offering_server"]
-
 R = TypeVar("R")
 
 

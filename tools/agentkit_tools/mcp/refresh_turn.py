@@ -13,8 +13,6 @@ from agentkit_tools.mcp.token_file import TokenFile
 if TYPE_CHECKING:
     from mcp.client.auth import TokenStorage
 
-__all__ = ["refresh_turn"]
-
 _PAUSE_SECONDS = 0.05
 _LOCK = threading.Lock()
 _REFRESHED: set[int] = set()

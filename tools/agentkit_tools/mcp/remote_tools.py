@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult, ListToolsResult, ToolAnnotations
     from mcp_types import Tool as Definition
 
-__all__ = ["IDEMPOTENCY_KEY", "list_all", "make_tools", "resource_tool"]
-
 IDEMPOTENCY_KEY = "agentkit/idempotency-key"
 """Key in the `_meta` of a call for its idempotency key."""
 

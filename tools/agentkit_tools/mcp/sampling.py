@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from agentkit_tools.tool_context import RunState
 
-__all__ = ["AgentLike", "SampledCall", "Sampling"]
-
 _NAME = "answer_with_model"
 _MAX_CHARS = 100_000
 """Maximum characters of a request, as JSON."""

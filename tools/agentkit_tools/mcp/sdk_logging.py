@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 
-__all__ = ["silence_sdk"]
-
 _SILENCE = logging.NullHandler()
 
 

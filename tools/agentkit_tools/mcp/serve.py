@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from mcp.server.session import ServerSession
     from mcp_types import CallToolRequestParams, CallToolResult, InputRequiredResult, ListToolsResult
 
-__all__ = ["ServerOptions", "mcp_server", "serve_mcp"]
-
 
 _CLOSING_SECONDS = 1.0
 """Maximum seconds that a result waits for a client that does not read the reports of progress."""

@@ -12,8 +12,6 @@ from agentkit_tools.errors import ToolArgumentError
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
-__all__ = ["called"]
-
 
 async def called(tool: Tool, arguments: Mapping[str, str], deps: Any) -> Any:
     """Return the value of the function of a prompt or resource.

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from mcp.server import Server
     from mcp_types import EmptyResult, SubscribeRequestParams, UnsubscribeRequestParams
 
-__all__ = ["ServedChanges", "mcp_changed"]
-
 _MAX_CLIENTS = 1_000
 _MAX_SUBSCRIPTIONS = 1_000
 """Maximum number of subscribed addresses of a client."""

@@ -13,8 +13,6 @@ from agentkit_tools.form import is_form
 if TYPE_CHECKING:
     from mcp_types import CallToolRequestParams, InputRequiredResult
 
-__all__ = ["ServedForms"]
-
 _MAX_STATE = 200_000
 """Maximum characters of the answers that a client repeats."""
 

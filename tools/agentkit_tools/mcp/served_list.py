@@ -8,8 +8,6 @@ from typing import Any
 from agentkit_tools.tool import Tool
 from agentkit_tools.toolsets.toolset import by_name
 
-__all__ = ["ServedList"]
-
 
 class ServedList:
     """The tools of a list by name, of the list as it is now. The tools of any other iterable do not change.

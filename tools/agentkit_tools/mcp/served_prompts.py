@@ -24,8 +24,6 @@ if TYPE_CHECKING:
         ListPromptsResult,
     )
 
-__all__ = ["ServedPrompts"]
-
 _MAX_COMPLETIONS = 100
 """Maximum number of completions, as the protocol requires."""
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
         ReadResourceResult,
     )
 
-__all__ = ["Resources", "ServedResources"]
-
 Resources: TypeAlias = Mapping[str, "str | Text | Media | Document | Tool | Callable[..., Any]"]
 """Resources by address: a text, a document, media, or a function that returns one of them, or data for JSON. Words in
 braces in an address, such as `orders://{number}`, are arguments of the function."""

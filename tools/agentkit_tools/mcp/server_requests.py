@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from agentkit_tools.tool_context import ToolContext
 
-__all__ = ["CallingRun", "ServerRequests"]
-
 T = TypeVar("T")
 
 _ELICIT, _SAMPLE = "elicitation/create", "sampling/createMessage"

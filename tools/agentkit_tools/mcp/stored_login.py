@@ -16,8 +16,6 @@ from agentkit_tools.mcp.refresh_turn import refresh_turn
 if TYPE_CHECKING:
     from mcp.client.auth import TokenStorage
 
-__all__ = ["StoredLogin"]
-
 
 class StoredLogin(httpx2.Auth):
     """Authentication of the requests of one session.

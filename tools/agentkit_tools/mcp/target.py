@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from agentkit_tools.mcp.server_requests import ServerRequests
     from agentkit_tools.mcp.stored_login import StoredLogin
 
-__all__ = ["ServerLike", "StderrTail", "Target"]
-
 ServerLike: TypeAlias = "str | Sequence[str] | StdioServerParameters | Callable[[], Transport]"
 """An http address, a command with its arguments, the SDK's parameters of a command, or a function that returns a
 transport of the SDK."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
     from pydantic import BaseModel
 
-__all__ = ["TokenFile"]
-
 Record = TypeVar("Record", bound="BaseModel")
 
 _DIGITS = 32

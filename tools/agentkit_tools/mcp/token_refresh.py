@@ -12,8 +12,6 @@ from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_serv
 if TYPE_CHECKING:
     from mcp.client.auth import TokenStorage
 
-__all__ = ["refresh_tokens"]
-
 _EXPIRED = 1.0
 """A time in the past: the SDK refreshes a token only after this time."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from agentkit_tools.mcp.server_requests import ServerRequests
 
-__all__ = ["WatchedTransport"]
-
 
 class WatchedTransport:
     """Forwarder of the messages of a server. It masks keys in errors, and calls `ended` after the last message."""

@@ -13,8 +13,6 @@ from agentkit_prompts.limits import MAX_PATH_CHARS
 from agentkit_prompts.public_addresses import is_public
 from agentkit_tools.errors import ToolDefinitionError, ToolError
 
-__all__ = ["AddressUnreachable", "Guard", "Resolver", "WebAddress", "read_address"]
-
 Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the IP addresses of a host name and a port."""
 

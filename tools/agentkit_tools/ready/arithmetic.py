@@ -14,8 +14,6 @@ from typing import Annotated
 from agentkit_tools.errors import ToolError
 from agentkit_tools.tool import tool
 
-__all__ = ["calculate"]
-
 _MAX_CHARS = 200
 """Maximum characters of an expression."""
 _BITS = 4096

@@ -16,8 +16,6 @@ from agentkit_tools.toolsets.toolset import Toolset
 if TYPE_CHECKING:
     from agentkit_tools.ready.memory_folder import MemoryFolder
 
-__all__ = ["Files", "file_tools"]
-
 _FILE = "Path of the file from the root folder, such as docs/notes.md."
 _FOLDER = 'Path of the folder from the root folder; "." is the root folder.'
 _READ = "Read a text file, at most 2,000 lines at once. Cannot read binary files, links, or files outside."

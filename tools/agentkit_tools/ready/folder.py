@@ -21,8 +21,6 @@ from agentkit_prompts.errors import check_types
 from agentkit_prompts.limits import MAX_PATH_CHARS
 from agentkit_tools.errors import ToolDefinitionError, ToolError
 
-__all__ = ["Entry", "Folder", "as_text", "path_steps"]
-
 _MAX_DEPTH = 32
 """Maximum levels of folders that are walked."""
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)

@@ -20,8 +20,6 @@ from agentkit_tools.ready.addresses import AddressUnreachable, Guard, Resolver, 
 from agentkit_tools.ready.pages import decoded_page, html_text, is_text_type
 from agentkit_tools.tool import Tool
 
-__all__ = ["RedirectCheck", "http_tool"]
-
 _ABOUT = """\
 Read a public web page as text. Cannot log in, send data, run scripts, or read images and binary files.
 

@@ -8,8 +8,6 @@ from threading import Lock
 from agentkit_tools.errors import ToolError
 from agentkit_tools.ready.folder import Entry, as_text, path_steps
 
-__all__ = ["MemoryFolder"]
-
 _MAX_FILES = 1_000
 _MAX_TOTAL = 50
 """Maximum bytes of all files together, as a multiple of the maximum of one file."""

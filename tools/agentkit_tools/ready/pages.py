@@ -7,8 +7,6 @@ import re
 from agentkit_prompts.pages.encodings import declared_encoding, encoding_of_label
 from agentkit_prompts.pages.page_reader import LongTagError, page_text
 
-__all__ = ["decoded_page", "html_text", "is_text_type"]
-
 _TEXT_TYPES = re.compile(
     r"text/.*|application/(?:.*[+./-])?(?:json|xml|javascript|ecmascript|yaml|ndjson|jsonl|x-www-form-urlencoded|toml)"
 )

@@ -25,8 +25,6 @@ from agentkit_tools.toolsets.toolset import ToolLike, Toolset
 from agentkit_tools.toolsets.wrapped_tool import Proceed, WrappedTool
 from agentkit_tools.toolsets.wrappers import LatestEntries, Length, Start, part_of_text
 
-__all__ = ["ScratchFiles"]
-
 _FILE = "Path of the file, such as notes/sources.md."
 _FOLDER = 'Path of the folder; "." is the root folder.'
 _READ = "Read a part of a file of this task."

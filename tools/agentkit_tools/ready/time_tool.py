@@ -10,8 +10,6 @@ from zoneinfo import ZoneInfo
 from agentkit_tools.errors import ToolError
 from agentkit_tools.tool import Tool
 
-__all__ = ["time_tool"]
-
 
 def _system_clock() -> datetime:
     return datetime.now(UTC)

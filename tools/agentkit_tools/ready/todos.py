@@ -20,8 +20,6 @@ from agentkit_prompts.tree.prompt import BasePrompt
 from agentkit_tools.tool import Tool
 from agentkit_tools.toolsets.context_toolset import ContextToolset
 
-__all__ = ["Todo", "todo_tools"]
-
 WRITE_TOOL = "write_todos"
 _ABOUT = (
     "Write the list of your tasks, which replaces the list before. Use it for work of several steps: write the tasks "

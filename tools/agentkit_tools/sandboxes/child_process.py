@@ -7,8 +7,6 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-__all__ = ["ChildProcess"]
-
 
 class ChildProcess:
     """A process in a separate session, and the streams to it.

@@ -25,8 +25,6 @@ from agentkit_tools.sandboxes.sandbox import (
     SandboxUnavailable,
 )
 
-__all__ = ["MontySandbox"]
-
 _T = TypeVar("_T")
 _MAX_SUSPENSIONS = 100_000
 """Maximum calls and look-ups of names of one execution; the runtime limits calls of tools itself."""

@@ -26,8 +26,6 @@ from agentkit_tools.sandboxes.sandbox import (
     SandboxUnavailable,
 )
 
-__all__ = ["ProcessSandbox"]
-
 _PROGRAM = Path(__file__).with_name("sandboxed_process.py")
 _MAX_LINE = 8_000_000
 """Maximum bytes of the calls that the code makes at once, and of its result."""

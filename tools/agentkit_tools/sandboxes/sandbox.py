@@ -11,21 +11,6 @@ from typing import Any, Protocol, TypeAlias
 from agentkit_prompts.errors import brief, check_types
 from agentkit_tools.errors import ToolError, ToolFailure
 
-__all__ = [
-    "AnswerCalls",
-    "Sandbox",
-    "SandboxAnswer",
-    "SandboxCall",
-    "SandboxError",
-    "SandboxJob",
-    "SandboxLimits",
-    "SandboxResult",
-    "SandboxUnavailable",
-    "checked_result",
-    "refuse_calls",
-    "result_text",
-]
-
 _MAX_SECONDS = 86_400.0
 _MIN_MEMORY, _MAX_MEMORY = 64, 65_536
 _MAX_NAME_BYTES = 255

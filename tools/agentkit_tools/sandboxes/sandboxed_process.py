@@ -27,8 +27,6 @@ from ast import Expr, Expression, Module, PyCF_ALLOW_TOP_LEVEL_AWAIT, parse
 from inspect import isawaitable
 from typing import Any
 
-__all__: list[str] = []  # a program
-
 _NAMESPACES = 0x10000000 | 0x00020000 | 0x40000000 | 0x20000000 | 0x08000000 | 0x04000000
 """New namespaces of users, mounts, network, processes, IPC and host names."""
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18

@@ -11,8 +11,6 @@ from typing import Any, get_type_hints
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.schemas.callables import described, inner_function
 
-__all__ = ["annotations_of", "context_annotations"]
-
 
 def annotations_of(function: Callable[..., Any], parameters: Iterable[Parameter], tool: str) -> dict[str, Any]:
     """Return the types of the parameters of `function`, without untyped parameters.

@@ -18,16 +18,6 @@ from agentkit_tools.schemas.validation_cost import has_own_code, hashes_numbers,
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.json_validator import JsonValidator
 
-__all__ = [
-    "ArgumentReader",
-    "Arguments",
-    "JsonArguments",
-    "ModelArguments",
-    "TooManyValuesError",
-    "named_reader",
-    "reader_of",
-]
-
 Arguments: TypeAlias = dict[str, Any]
 """Validated arguments by parameter name, without the arguments that the model omitted."""
 

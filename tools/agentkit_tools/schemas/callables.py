@@ -16,18 +16,6 @@ from agentkit_prompts.limits import MAX_WIRE_NAME_CHARS
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.schemas.foreign_shapes import library_of, tools_advice
 
-__all__ = [
-    "NamedFunction",
-    "described",
-    "docstring_of",
-    "inner_function",
-    "is_model",
-    "is_unbound_method",
-    "name_of",
-    "raw",
-    "wire_name",
-]
-
 _ACCEPTED = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _REFUSED = re.compile(r"[^A-Za-z0-9_-]+")
 

@@ -12,8 +12,6 @@ from typing_extensions import TypeAliasType, get_protocol_members, is_protocol, 
 
 from agentkit_tools.tool_context import ToolContext
 
-__all__ = ["class_of_other_module", "context_of", "deps_type", "fits", "name_of_type"]
-
 _UNIONS = (Union, UnionType)
 _NUMBERS: dict[Any, tuple[type, ...]] = {float: (float, int), complex: (complex, float, int)}
 

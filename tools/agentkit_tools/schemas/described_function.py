@@ -22,8 +22,6 @@ from agentkit_tools.schemas.function_schema import read_signature
 if TYPE_CHECKING:
     from agentkit_tools.schemas.function_schema import Signature
 
-__all__ = ["DescribedFunction", "describe_function", "warn_without_description"]
-
 
 class DescribedFunction(NamedTuple):
     """Parts of the tool of a function."""

@@ -8,8 +8,6 @@ from inspect import cleandoc
 from textwrap import dedent
 from typing import NamedTuple
 
-__all__ = ["read_docstring"]
-
 
 class Description(NamedTuple):
     """Parts of a docstring."""

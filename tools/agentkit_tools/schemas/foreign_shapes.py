@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-__all__ = ["ToolLibrary", "injected_class", "library_of", "tools_advice"]
-
 ToolLibrary = Literal["LangChain", "LlamaIndex", "pydantic-ai", ""]
 
 _PACKAGES = ("agents", "langchain", "langchain_core", "langgraph", "llama_index", "pydantic_ai", "workflows")

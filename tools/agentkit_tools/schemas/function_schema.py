@@ -37,8 +37,6 @@ from agentkit_tools.schemas.deps_type import context_of, deps_type
 from agentkit_tools.schemas.foreign_shapes import injected_class
 from agentkit_tools.schemas.schema_values import with_null_defaults
 
-__all__ = ["PlainSchema", "Signature", "context_parameters", "read_signature", "without_titles"]
-
 _QUALIFIERS = (Required, NotRequired, ReadOnly)
 _NO_NAN = core_schema.CoreConfig(allow_inf_nan=False)
 

@@ -12,8 +12,6 @@ from agentkit_prompts.schemas.keywords import NAMED
 from agentkit_tools.schemas.schema_values import kinds_of, without_contradictions
 from agentkit_tools.schemas.wrapped_defaults import with_wrapped_defaults
 
-__all__ = ["SchemaError", "normalise"]
-
 MAX_LEVELS = 64
 """Maximum levels of a schema."""
 

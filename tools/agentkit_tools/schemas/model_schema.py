@@ -15,8 +15,6 @@ from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments, Mo
 from agentkit_tools.schemas.function_schema import PlainSchema, Signature, without_titles
 from agentkit_tools.schemas.schema_values import with_null_defaults
 
-__all__ = ["read_model"]
-
 
 def read_model(model: Any, texts: Mapping[str, str], *, tool: str) -> Signature:
     """Read the signature of a pydantic model or dataclass. Its reader returns `ModelArguments`.

@@ -9,8 +9,6 @@ from agentkit_prompts.schemas.json_values import is_json, kind_of_json
 from agentkit_prompts.schemas.keywords import iter_schemas, rewritten
 from agentkit_prompts.schemas.subschemas import is_null_default, takes_null
 
-__all__ = ["KEYWORDS_OF_KIND", "WRAPPED", "is_one_of", "kinds_of", "with_null_defaults", "without_contradictions"]
-
 WRAPPED = ("$ref", "anyOf", "oneOf", "allOf")
 """Keywords that can reject null although the type accepts null."""
 _ANNOTATIONS = frozenset(

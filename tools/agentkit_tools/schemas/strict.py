@@ -9,8 +9,6 @@ from agentkit_prompts.schemas.provider_rules import OPENAI_STRICT
 from agentkit_prompts.schemas.provider_schema import fitted
 from agentkit_tools.errors import ToolDefinitionError
 
-__all__ = ["strict_parameters"]
-
 
 def strict_parameters(parameters: Mapping[str, Any], *, tool: str) -> dict[str, Any]:
     """Return `parameters` with all properties required, none additional, and null allowed for optional properties.

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-__all__ = ["has_own_code", "hashes_numbers", "most_required"]
-
 _KNOWN_CODE = frozenset(
     {"agentkit_prompts", "agentkit_tools", "builtins", "datetime", "ipaddress", "pydantic", "pydantic_core"}
 )

@@ -10,8 +10,6 @@ from agentkit_prompts.schemas.keywords import iter_schemas, rewritten
 from agentkit_prompts.schemas.references import target_in
 from agentkit_tools.schemas.schema_values import KEYWORDS_OF_KIND, WRAPPED, is_one_of, kinds_of
 
-__all__ = ["with_wrapped_defaults"]
-
 _Verdict: TypeAlias = Literal["accepted", "excluded", "unknown"]
 """Verdict on a value: `excluded` if only `enum` and `type` exclude the value."""
 

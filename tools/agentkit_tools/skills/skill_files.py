@@ -16,8 +16,6 @@ from agentkit_prompts.names import similar
 from agentkit_prompts.prompt_files.front_matter_text import Fault, FrontKeys, errors_of, read_keys, split_front_matter
 from agentkit_prompts.system.regular_files import is_folder, read_regular_text
 
-__all__ = ["SkillFiles", "read_skills"]
-
 FILE = "SKILL.md"
 _MAX_BYTES = 200_000
 """Maximum size of `SKILL.md`: its text becomes part of each prompt."""

@@ -32,8 +32,6 @@ from agentkit_tools.toolsets.context_toolset import ContextToolset
 if TYPE_CHECKING:
     from agentkit_tools.sandboxes.sandbox import Sandbox
 
-__all__ = ["SkillFolder"]
-
 LOAD_TOOL, FIND_TOOL, SCRIPT_TOOL = "load_skill", "find_skills", "run_skill_script"
 _SCRIPT_TIMEOUT = 600.0
 """Seconds until a script is cancelled; a sandbox has a shorter limit."""

@@ -10,8 +10,6 @@ from agentkit_tools.errors import ToolFailure
 from agentkit_tools.sandboxes.sandbox import Sandbox, SandboxJob, checked_result, refuse_calls, result_text
 from agentkit_tools.skills.skill_files import SkillFiles
 
-__all__ = ["run_script", "scripts_of"]
-
 _MAX_BYTES = 5_000_000
 """Maximum size of the files of a skill whose script is executed."""
 

@@ -18,8 +18,6 @@ from agentkit_tools.tool_context import ToolContext
 from agentkit_tools.toolsets.context_toolset import ContextToolset
 from agentkit_tools.toolsets.wrappers import Length, Start, part_of_text
 
-__all__ = ["ClearResults"]
-
 _LOAD_SKILL = "load_skill"
 _ABOUT = "Read an old tool result again that was removed from the prompt. Read only the parts that you need."
 

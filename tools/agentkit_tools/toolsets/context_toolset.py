@@ -14,8 +14,6 @@ from agentkit_tools.tool import Tool
 from agentkit_tools.toolsets.toolset import ToolLike, Toolset
 from agentkit_tools.toolsets.wrapped_tool import Around
 
-__all__ = ["ContextToolset"]
-
 
 class ContextToolset(Toolset):
     """Tools that add a part of the context to each prompt of an agent.

@@ -17,8 +17,6 @@ from agentkit_tools.schemas.foreign_shapes import library_of
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
-__all__ = ["ForeignTool", "foreign_tool"]
-
 _CALL_ID = "InjectedToolCallId"
 _CONTROL = ("ApprovalRequired", "CallDeferred")
 """Exceptions of pydantic-ai that end its run, by their names."""

@@ -12,8 +12,6 @@ from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.schemas.callables import inner_function
 from agentkit_tools.tool import Tool
 
-__all__ = ["functions_of", "methods_of"]
-
 _METHODS = (FunctionType, classmethod, staticmethod, Tool)
 """Types of the attributes of a class that become tools: no properties, nested classes or callable objects."""
 

@@ -19,8 +19,6 @@ from agentkit_prompts.schemas.references import target_in
 from agentkit_tools.schemas.callables import raw
 from agentkit_tools.tool import Tool
 
-__all__ = ["ToolFunction", "arguments_text", "stubs_within", "tool_functions"]
-
 _TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 _RESERVED = frozenset((*dir(builtins), "__builtins__", "__file__", "asyncio", "json", "math", "re", "self"))
 _NOT_WORD = re.compile(r"\W+")

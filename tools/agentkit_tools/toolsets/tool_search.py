@@ -17,8 +17,6 @@ from agentkit_tools.calling.tool_policy import checked
 from agentkit_tools.tool import Tool
 from agentkit_tools.toolsets.toolset import DynamicToolset, ToolLike, Toolset, by_name
 
-__all__ = ["ToolIndex", "ToolSearch"]
-
 SEARCH_TOOL = "search_tools"
 """Name of the search tool."""
 _MAX_MESSAGES = 200

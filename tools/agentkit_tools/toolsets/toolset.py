@@ -21,8 +21,6 @@ from agentkit_tools.toolsets.wrapped_tool import Around, WrappedTool
 if TYPE_CHECKING:
     from agentkit_tools.toolsets.foreign_tools import ForeignTool
 
-__all__ = ["DynamicToolset", "ToolLike", "Toolset", "by_name"]
-
 ToolLike: TypeAlias = "Tool | Callable[..., Any] | Mapping[str, Any] | Toolset | ForeignTool"
 """A tool, a function, a toolset, a tool of LangChain, LlamaIndex or pydantic-ai, or a tool of a provider as data, such
 as `{"type": "web_search"}`."""

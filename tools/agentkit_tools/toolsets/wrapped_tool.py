@@ -14,8 +14,6 @@ from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
-__all__ = ["Around", "Proceed", "WrappedTool"]
-
 Proceed: TypeAlias = Callable[[ToolCall, ToolContext[Any]], Awaitable[ToolResult]]
 """Function that makes the wrapped call."""
 

@@ -20,8 +20,6 @@ from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 from agentkit_tools.toolsets.wrapped_tool import Proceed
 
-__all__ = ["CallLimit", "LatestEntries", "Length", "ResultCache", "ResultStore", "Start", "part_of_text"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 

@@ -11,8 +11,6 @@ from typing import Any, BinaryIO
 from agentkit_memory.ingest.isolated.written_rows import Unreadable, write, write_block, write_html, write_text
 from agentkit_prompts.pages.encodings import encoding_of_label
 
-__all__ = ["read"]
-
 _HEADERS = ("Subject", "From", "To", "Cc", "Bcc", "Date")
 _MAX_DEPTH = 20
 _MAX_PARTS = 2000

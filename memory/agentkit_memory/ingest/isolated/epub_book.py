@@ -9,8 +9,6 @@ from urllib.parse import unquote
 from agentkit_memory.ingest.isolated.written_rows import Unreadable, write, write_html
 from agentkit_memory.ingest.isolated.zip_parts import ZipParts, attribute, local_name
 
-__all__ = ["read"]
-
 _CONTAINER = "META-INF/container.xml"
 _PAGE_TYPES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml", "text/x-oeb1-document")
 _FONT_ALGORITHMS = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")

@@ -10,8 +10,6 @@ from importlib import import_module
 
 from agentkit_memory.ingest.isolated.written_rows import Unreadable, described, write
 
-__all__ = ["MODULES", "main"]
-
 _MAX_MEMORY = 1 << 30
 """Maximum bytes of address space."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["are_codes", "are_words", "may_be_codes", "with_marks"]
-
 _CONTROLS = "\0-\x08\x0b\x0c\x0e-\x1f\x7f"
 _PRIVATE = "\ue000-\uf8ff\U000f0000-\U0010fffd"
 _CONTROL = re.compile(f"[{_CONTROLS}]")

@@ -6,8 +6,6 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["PageFonts", "page_fonts"]
-
 _MAX_FORMS = 200
 """Maximum form objects of a page whose fonts are examined."""
 _GLYPH_NUMBER = re.compile(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["field_values", "note_texts"]
-
 _HIDDEN = 2 | 32
 """Flags of an annotation that a viewer does not show."""
 _PASSWORD = 1 << 13

@@ -11,8 +11,6 @@ from agentkit_memory.ingest.isolated.pdf_tables import with_columns
 from agentkit_memory.ingest.isolated.written_rows import PIECE, Unreadable, described, write, write_text
 from agentkit_prompts.extras import install
 
-__all__ = ["read"]
-
 _NO_MAP = "text in a font without a character map (copying from a viewer gives wrong letters); convert it with OCR"
 _NO_TEXT = "no text, perhaps only an image; convert it with OCR"
 

@@ -6,8 +6,6 @@ import re
 from collections import Counter
 from typing import Any
 
-__all__ = ["with_columns"]
-
 _MIN_RULES = 6
 """Minimum lines or boxes of a page that may have a ruled table."""
 _MAX_TEXT = 50_000

@@ -9,8 +9,6 @@ from agentkit_memory.ingest.isolated.written_rows import write, write_block
 from agentkit_memory.ingest.isolated.written_tables import write_table
 from agentkit_memory.ingest.isolated.zip_parts import ZipParts, attribute, current_choice, local_name
 
-__all__ = ["read"]
-
 _TITLES = ("title", "ctrTitle")
 _NOT_CONTENT = ("sldNum", "dt", "ftr", "hdr", "sldImg")
 """Placeholders of numbers, dates and footers, which every slide repeats."""

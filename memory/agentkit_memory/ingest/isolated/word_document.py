@@ -11,8 +11,6 @@ from agentkit_memory.ingest.isolated.written_rows import Unreadable, write, writ
 from agentkit_memory.ingest.isolated.written_tables import write_table
 from agentkit_memory.ingest.isolated.zip_parts import ZipParts, attribute, current_choice, local_name
 
-__all__ = ["read"]
-
 _NOTES = {"footnotes": "footnote", "endnotes": "endnote", "comments": "comment"}
 """Parts with notes, and the name of their elements."""
 _GRAPHICS = ("diagramData", "chart")

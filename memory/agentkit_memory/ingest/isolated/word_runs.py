@@ -6,8 +6,6 @@ from typing import Any
 
 from agentkit_memory.ingest.isolated.zip_parts import attribute, current_choice, local_name
 
-__all__ = ["Runs"]
-
 _LEFT_OUT = frozenset({"del", "moveFrom", "delText", "instrText", "delInstrText", "rPr", "pPr", "sdtPr", "sdtEndPr"})
 """Deleted text, the commands of fields, and properties."""
 _CHARACTERS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "ptab": "\t"}

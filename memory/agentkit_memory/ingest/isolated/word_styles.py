@@ -10,8 +10,6 @@ from typing import Any
 from agentkit_memory.ingest.isolated.zip_parts import ZipParts, attribute, local_name
 from agentkit_prompts.pages.list_items import roman_numeral
 
-__all__ = ["Styles"]
-
 _HEADING_NAME = re.compile(r"heading ([1-9])", re.IGNORECASE)
 _MAX_PARENTS = 20
 _REFERENCE = re.compile(r"%([1-9])")

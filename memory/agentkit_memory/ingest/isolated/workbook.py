@@ -11,8 +11,6 @@ from agentkit_memory.ingest.isolated.written_rows import Unreadable, write, writ
 from agentkit_memory.ingest.isolated.written_tables import write_table
 from agentkit_memory.ingest.isolated.zip_parts import Relation, ZipParts, attribute, forget, local_name
 
-__all__ = ["read"]
-
 _REFERENCE = re.compile(r"([A-Z]{1,3})[0-9]{1,7}")
 _DATE_IDS = frozenset({*range(14, 18), 22, *range(27, 37), *range(50, 59)})
 _TIME_IDS = frozenset({18, 19, 20, 21, 45, 46, 47})

@@ -7,8 +7,6 @@ import re
 import sys
 from collections.abc import Iterator
 
-__all__ = ["PIECE", "Unreadable", "described", "write", "write_block", "write_html", "write_text"]
-
 PIECE = 65536
 """Maximum characters of a text in one line, which the other process reads into memory whole."""
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")

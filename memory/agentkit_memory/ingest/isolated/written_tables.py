@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 from agentkit_memory.ingest.isolated.written_rows import PIECE, write_block
 
-__all__ = ["write_table"]
-
 
 def write_table(rows: Iterable[list[str]]) -> None:
     """Write the rows of a table as one block, whose head is the first row.

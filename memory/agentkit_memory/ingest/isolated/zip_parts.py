@@ -13,8 +13,6 @@ from urllib.parse import unquote
 from agentkit_memory.ingest.isolated.written_rows import Unreadable
 from agentkit_prompts.extras import install
 
-__all__ = ["Relation", "ZipParts", "attribute", "current_choice", "forget", "local_name"]
-
 _MAX_PART = 256 * 1024 * 1024
 """Maximum bytes of an unpacked part that is read. The process has less memory for its tree."""
 _PIECE = 65536

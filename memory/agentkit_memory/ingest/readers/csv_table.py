@@ -10,8 +10,6 @@ from agentkit_memory.ingest.readers.file_stream import FileStream
 from agentkit_memory.ingest.readers.text_and_markdown import with_newlines
 from agentkit_prompts.pages.page_blocks import MAX_PART, Block
 
-__all__ = ["csv_blocks"]
-
 _MAX_RECORD = 1024 * 1024
 """Characters after which a record ends although a quotation mark is open: the mark is a part of a text."""
 _MAX_HEAD = 10_000

@@ -16,8 +16,6 @@ from agentkit_memory.ingest.ingest_options import IngestOptions
 from agentkit_memory.ingest.source_file import SourceFile, is_inside, reason
 from agentkit_prompts.system.regular_files import open_inside, open_regular
 
-__all__ = ["PIECE", "BytesStream", "FileStream"]
-
 PIECE = 256 * 1024
 """Bytes that are read at once."""
 _MAX_PROBLEMS = 10

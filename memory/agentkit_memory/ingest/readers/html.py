@@ -11,8 +11,6 @@ from agentkit_prompts.pages.encodings import declared_encoding
 from agentkit_prompts.pages.page_blocks import Block
 from agentkit_prompts.pages.page_reader import LongTagError, page_blocks
 
-__all__ = ["blocks_of_page", "html_blocks"]
-
 
 def html_blocks(reading: FileStream) -> Iterator[Block]:
     """Yield the blocks of an HTML file.

@@ -16,8 +16,6 @@ from agentkit_prompts.context.json_form import strict_json
 from agentkit_prompts.names import nearest
 from agentkit_prompts.pages.page_blocks import MAX_TITLE, Block
 
-__all__ = ["record_blocks"]
-
 MAX_RECORD = 16 * 1024 * 1024
 """Maximum characters of one line, which is read into memory."""
 

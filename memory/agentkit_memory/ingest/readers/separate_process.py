@@ -21,8 +21,6 @@ from agentkit_memory.ingest.readers.section_start import SectionStart
 from agentkit_memory.ingest.readers.text_and_markdown import text_blocks
 from agentkit_prompts.pages.page_blocks import MAX_TITLE, Block, BlockKind
 
-__all__ = ["isolated_blocks"]
-
 MAX_PAGE_SECONDS = 60.0
 """Maximum seconds between two rows of the process: of one page or part."""
 MAX_FILE_SECONDS, SECONDS_PER_MB = 120.0, 60.0

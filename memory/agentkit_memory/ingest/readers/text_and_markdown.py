@@ -13,8 +13,6 @@ import yaml
 from agentkit_prompts.pages.page_blocks import MAX_PART, MAX_TITLE, Block, BlockKind
 from agentkit_prompts.strict_yaml import StrictLoader
 
-__all__ = ["text_blocks", "with_newlines"]
-
 _MAX_LINE = 4096
 """Maximum characters of a line; a longer line is cut."""
 _MAX_MARKUP = 1000

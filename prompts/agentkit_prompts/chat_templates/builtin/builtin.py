@@ -23,8 +23,6 @@ from agentkit_prompts.chat_templates.builtin.llama3_1 import Llama31Template
 from agentkit_prompts.chat_templates.builtin.qwen2_5 import Qwen25Template
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate
 
-__all__ = ["builtin"]
-
 _CODE: dict[str, type[RoleMarkerTemplate]] = {
     "chatglm2": ChatGLM2Template,
     "codellama": CodeLlamaTemplate,

@@ -7,8 +7,6 @@ from typing import ClassVar
 from agentkit_prompts.chat_templates.chat_turns import Turn, read_prompt
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, Task
 
-__all__ = ["ChatGLM2Template"]
-
 
 class ChatGLM2Template(RoleMarkerTemplate):
     """Every question opens a round and its answer; the template writes no text after an answer.

@@ -7,8 +7,6 @@ from typing import Any, ClassVar
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate
 from agentkit_prompts.errors import ChatTemplateError
 
-__all__ = ["CodeLlamaTemplate"]
-
 _SAMPLING = {"chat": (0.95, 0.2), "completion": (0.9, 0.2), "python": (0.9, 0.2), "infilling": (0.9, 0.0)}
 """Capability -> default `top_p` and `temperature`."""
 _GAP = "<FILL>"

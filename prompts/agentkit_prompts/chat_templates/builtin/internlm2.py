@@ -11,8 +11,6 @@ from typing import ClassVar
 from agentkit_prompts.chat_templates.chat_turns import Turn, calls_of, json_text
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, Task
 
-__all__ = ["InternLM2Template", "InternS1Template"]
-
 
 class InternLM2Template(RoleMarkerTemplate):
     """Template of InternLM2. Messages named `plugin` or `interpreter` have the name in their role marker."""

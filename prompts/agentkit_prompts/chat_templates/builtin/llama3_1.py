@@ -8,8 +8,6 @@ from typing import ClassVar
 from agentkit_prompts.chat_templates.chat_turns import Turn, calls_of, json_text
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, Task
 
-__all__ = ["Llama31Template"]
-
 
 class Llama31Template(RoleMarkerTemplate):
     """`knowledge` (dates) is before the default system message, `tool` and `eotool` are around the tools.

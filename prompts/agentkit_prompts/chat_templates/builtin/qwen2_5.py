@@ -8,8 +8,6 @@ from typing import ClassVar
 from agentkit_prompts.chat_templates.chat_turns import Turn, calls_of, json_text
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, Task
 
-__all__ = ["Qwen25Template"]
-
 
 class Qwen25Template(RoleMarkerTemplate):
     """Messages end with `eosys`, tool results with `eoh`. A reply always starts with a new message: no message is left

@@ -20,17 +20,6 @@ from agentkit_prompts.templates.unseen_characters import UNSEEN
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
 
-__all__ = [
-    "ControlTokens",
-    "Policy",
-    "TokenMatch",
-    "control_tokens_of",
-    "is_at_line_start",
-    "texts_of_tokens",
-    "tokens_and_markers",
-    "tokens_of",
-]
-
 _LINE_BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 _BREAK = re.compile(f"[{_LINE_BREAKS}]")
 _INDENT = f"{UNSEEN}*"

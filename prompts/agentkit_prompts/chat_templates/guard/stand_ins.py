@@ -14,8 +14,6 @@ from agentkit_prompts.chat_templates.guard.tainted_text import Segments, Tree, r
 from agentkit_prompts.chat_templates.reasoning_tags import TRUSTED_TAGS
 from agentkit_prompts.templates.spans import Segment
 
-__all__ = ["STAND_IN", "first_difference", "with_stand_ins"]
-
 _FIRST = 0xF0000
 _COUNT = 0xFFFD
 _LENGTH = 3

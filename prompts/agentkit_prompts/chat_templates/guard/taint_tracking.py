@@ -26,16 +26,6 @@ from agentkit_prompts.chat_templates.guard.tainted_text import (
 from agentkit_prompts.errors import ControlTokenError
 from agentkit_prompts.templates.spans import Segment, insert_breaks
 
-__all__ = [
-    "attempt",
-    "broken",
-    "broken_segments",
-    "check_own_tokens",
-    "guarded",
-    "is_harmless",
-    "relevant",
-]
-
 
 def guarded(
     render: Render,

@@ -8,8 +8,6 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.templates.spans import Segment
 
-__all__ = ["Render", "Segments", "Tree", "is_tainted", "rewrite", "segments_of", "untagged", "untrusted", "unused"]
-
 
 class Segments(tuple[Segment, ...]):
     """A text as its segments: a leaf of a tree."""

@@ -17,8 +17,6 @@ from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens
 from agentkit_prompts.limits import MAX_CACHED
 from agentkit_prompts.templates.spans import BREAK
 
-__all__ = ["TokenMarks", "Unmarking", "changed_texts", "token_marks"]
-
 _MARK = re.compile(rf"{BREAK}|\\u200[bB]")
 _HALF_ESCAPE = r"\\(?:u[0-9a-fA-F]{0,3})?"
 """Start of an escape at the end of a piece of JSON text."""

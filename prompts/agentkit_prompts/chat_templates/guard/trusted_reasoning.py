@@ -12,8 +12,6 @@ from agentkit_prompts.chat_templates.guard.tainted_text import Render, Segments,
 from agentkit_prompts.chat_templates.reasoning_tags import TRUSTED_TAGS
 from agentkit_prompts.templates.spans import Segment
 
-__all__ = ["with_reasoning"]
-
 _Tags: TypeAlias = list[tuple[int, int]]
 """Start and end of each tag of a block."""
 

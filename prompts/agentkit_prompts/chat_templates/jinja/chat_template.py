@@ -35,8 +35,6 @@ from agentkit_prompts.templates.isolated_process import IsolatedProcess, read_te
 from agentkit_prompts.templates.sandbox.guards import check_strftime
 from agentkit_prompts.templates.sandbox.meter import CHAT_LIMITS, Limits, Meter, SharedLimits, join_output
 
-__all__ = ["JinjaChatTemplate"]
-
 R = TypeVar("R")
 _WORKER = "agentkit_prompts.chat_templates.jinja.isolated_worker"
 _WITH_TOOLS = "tool_use"

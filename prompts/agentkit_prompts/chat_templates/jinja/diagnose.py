@@ -14,8 +14,6 @@ from agentkit_prompts.chat_templates.jinja.environment import compiled
 from agentkit_prompts.chat_templates.jinja.probe import CALL, NAME, TOOL, WORD, Probe, conversation_of
 from agentkit_prompts.errors import ChatTemplateError
 
-__all__ = ["Finding", "diagnose", "read_names", "unreadable_calls"]
-
 _GIVEN = {"messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "strftime_now"}
 _ANSWERED = "000000000"
 

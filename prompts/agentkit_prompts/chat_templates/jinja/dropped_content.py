@@ -13,8 +13,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from agentkit_prompts.errors import ChatTemplateError, Problem, Problems
 from agentkit_prompts.limits import MAX_CACHED
 
-__all__ = ["WORD", "ContentCheck", "Conversation"]
-
 WORD = "7305128946"
 """Text that no template contains. It has no letters with case, so a template cannot change it."""
 _END_OF_THOUGHT = "</think>"

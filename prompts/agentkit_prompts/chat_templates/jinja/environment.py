@@ -22,8 +22,6 @@ from agentkit_prompts.templates.sandbox.guards import json_guard
 from agentkit_prompts.templates.sandbox.meter import Meter
 from agentkit_prompts.templates.sandbox.template_context import BoundedContext
 
-__all__ = ["ChatContext", "Refusal", "compiled"]
-
 _MARK = "mark_generation"
 """Name of the filter that marks the text in `{% generation %}`."""
 

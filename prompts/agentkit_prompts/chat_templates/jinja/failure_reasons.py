@@ -8,8 +8,6 @@ from typing import NamedTuple
 from agentkit_prompts.chat_templates.jinja.environment import Refusal
 from agentkit_prompts.templates.sandbox.operation_errors import TemplateOperationError, message_of
 
-__all__ = ["reason_of"]
-
 _HINTS = {
     "strftime_now": "the template prints today's date: pass now=, or compose with a context that has a `now`",
     "bos_token": "pass bos_token=, or load the template from tokenizer_config.json",

@@ -12,8 +12,6 @@ from agentkit_prompts.errors import PromptError
 from agentkit_prompts.templates.request_loop import serve
 from agentkit_prompts.templates.sandbox.meter import Limits
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Reply to requests for chat templates until stdin ends."""

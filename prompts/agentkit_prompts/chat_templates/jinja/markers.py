@@ -12,8 +12,6 @@ from agentkit_prompts.chat_templates.jinja.probe import CALL, TOOL, WORD, Probe
 from agentkit_prompts.errors import ChatTemplateError
 from agentkit_prompts.templates.sandbox.operation_errors import LimitReached
 
-__all__ = ["literals", "tokens_of_texts"]
-
 _MAX_MARKERS = 1_000
 """Maximum markers of one model: every composed text is searched for each marker."""
 _MARKER = re.compile(

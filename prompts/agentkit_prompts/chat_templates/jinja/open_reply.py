@@ -8,8 +8,6 @@ from typing import Any
 from agentkit_prompts.context.wire.read_messages import REASONING
 from agentkit_prompts.errors import ChatTemplateError, Problem
 
-__all__ = ["render_open"]
-
 _TAG = "THE-FINAL-MESSAGE-GOES-ON-HERE"
 _SPACE = " "
 """Space after the tag, which shows if the template strips the text."""

@@ -11,8 +11,6 @@ from agentkit_prompts.errors import ChatTemplateError
 from agentkit_prompts.limits import MAX_INPUT_BYTES
 from agentkit_prompts.system.regular_files import is_folder, read_regular_text
 
-__all__ = ["read_files"]
-
 _CONFIG = "tokenizer_config.json"
 _TEMPLATE = "chat_template.jinja"
 _MORE = "additional_chat_templates"

@@ -16,8 +16,6 @@ from agentkit_prompts.context.nested import iter_nodes
 from agentkit_prompts.schemas.json_values import is_json, kind_of_json
 from agentkit_prompts.schemas.references import target_in
 
-__all__ = ["kinds_of", "schema_of", "typed"]
-
 _ANY = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
 
 

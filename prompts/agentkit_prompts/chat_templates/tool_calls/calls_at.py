@@ -10,8 +10,6 @@ from agentkit_prompts.chat_templates.reasoning_tags import REASONING_TAGS
 from agentkit_prompts.chat_templates.tool_calls.formats import Form, bare_readers, forms_of
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Calls, ReplyText, Schemas, end_of, skip, try_read
 
-__all__ = ["WrittenCall", "calls_at", "written_call"]
-
 _SKIPPED = re.compile(r"[\s;,]*+")
 """Text between the arguments of a call and its closing tag."""
 

@@ -9,8 +9,6 @@ from agentkit_prompts.chat_templates.tool_calls.formats import Form
 from agentkit_prompts.chat_templates.tool_calls.json_calls import json_goes_on
 from agentkit_prompts.chat_templates.tool_calls.reply_text import ReplyText, skip
 
-__all__ = ["begins_call", "closed_end", "is_cut_call", "is_cut_list", "names_tool", "names_tool_last"]
-
 _BEGUN = re.compile(r"\s*+(?:`{0,2}\Z|[{\[<]|\x22(?:\w|\Z)|\](?:\Z|<(?:\Z|\]))|```|[\w.:/-]++\s*+(?:\Z|[({<>\[=]))")
 """Pattern of the text after the opening of a call. After an opening inside a sentence, other text follows."""
 _START = r"[\s\[]*+\{\s*+"

@@ -36,18 +36,6 @@ from agentkit_prompts.chat_templates.tool_calls.tagged_calls import (
 from agentkit_prompts.errors import ChatTemplateError
 from agentkit_prompts.names import nearest
 
-__all__ = [
-    "FUNCTIONARY",
-    "HARMONY",
-    "TAGGED_FORMATS",
-    "TOOL_CALL_FORMATS",
-    "Form",
-    "bare_readers",
-    "checked_format",
-    "formats_in_texts",
-    "forms_of",
-]
-
 HARMONY = "harmony"
 """Format of gpt-oss: the whole reply consists of messages on channels."""
 FUNCTIONARY = "functionary"

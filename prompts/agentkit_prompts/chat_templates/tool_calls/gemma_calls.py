@@ -22,8 +22,6 @@ from agentkit_prompts.chat_templates.tool_calls.reply_text import (
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.limits import MAX_DEPTH
 
-__all__ = ["gemma_calls"]
-
 _NAME = re.compile(r"[\s,;]*+call:\s*+([\w.:/-]++)\s*+(?=\{)")
 _KEY = re.compile(r"\s*+([^\s{}\[\]:,<>|\"']++)\s*+:\s*+")
 _NUMBER = re.compile(r"-?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?(?![\w.])")

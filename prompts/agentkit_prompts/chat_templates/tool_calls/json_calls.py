@@ -21,19 +21,6 @@ from agentkit_prompts.chat_templates.tool_calls.reply_text import (
 )
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = [
-    "decoded",
-    "deepseek_call",
-    "json_calls",
-    "json_goes_on",
-    "keyed_calls",
-    "kimi_call",
-    "leading_json_end",
-    "named_call",
-    "only_json",
-    "solar_json_call",
-]
-
 _JSON = json.JSONDecoder()
 _NAME = re.compile(r"\s*+([\w.:/-]++)\s*+")
 _SKIPPED = re.compile(r"[\s;,]*+")

@@ -23,8 +23,6 @@ from agentkit_prompts.chat_templates.tool_calls.reply_text import (
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.limits import MAX_DEPTH
 
-__all__ = ["MARKER", "minimax_m3_calls"]
-
 MARKER = "]<]minimax[>["
 _TAG = re.compile(rf'{re.escape(MARKER)}\s*+<(?P<end>/)?(?P<name>[^\s<>/"]++)(?:\s++name="(?P<value>[^"<>]++)")?\s*+>')
 _BLOCKS = ("tool_call", "invoke")

@@ -26,8 +26,6 @@ from agentkit_prompts.chat_templates.tool_calls.reply_text import (
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.limits import MAX_DEPTH
 
-__all__ = ["WORDS", "fenced_python", "number_of", "only_python", "python_calls", "python_value"]
-
 _FENCE = re.compile(r"\s*+```(?:python)?+\s*+")
 _FENCE_END = re.compile(r"\s*+```")
 _SEPARATOR = re.compile(r"[\s;]*+")

@@ -19,8 +19,6 @@ from agentkit_prompts.chat_templates.tool_calls.formats import (
 from agentkit_prompts.chat_templates.tool_calls.reply_text import ReplyText, Schemas, end_of, skip, try_read
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["RenderedCall", "detected_format"]
-
 _THOUGHT = re.compile(r"\s*+(?:<think>\s*+</think>\s*+)?")
 _TOKENS = re.compile(r"(?:\s++|<[^<>\s]++>|\[/?[A-Z_]++\])*+")
 """Text after a call without tags: stop words and tokens of turns."""

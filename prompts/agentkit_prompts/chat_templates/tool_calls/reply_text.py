@@ -11,26 +11,6 @@ from uuid import uuid4
 
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = [
-    "Calls",
-    "NoCallError",
-    "Reader",
-    "ReplyText",
-    "Schemas",
-    "Value",
-    "calls_between",
-    "end_of",
-    "expect",
-    "items_until",
-    "made_call",
-    "match_at",
-    "new_call",
-    "new_id",
-    "skip",
-    "some_calls",
-    "try_read",
-]
-
 T = TypeVar("T")
 _SPACE = re.compile(r"\s*+")
 _MAX_COPIES = 32

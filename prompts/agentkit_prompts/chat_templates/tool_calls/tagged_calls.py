@@ -28,18 +28,6 @@ from agentkit_prompts.chat_templates.tool_calls.reply_text import (
 )
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = [
-    "exact",
-    "function_tag",
-    "invoke_calls",
-    "kimi_k3_calls",
-    "pair_call",
-    "param_tags",
-    "parameter_tags",
-    "solar_call",
-    "unbroken",
-]
-
 _FUNCTION = re.compile(r"\s*+<function=")
 _FUNCTION_NAME = re.compile(r"\s*+([\w.:/-]++)\s*+>")
 _NAME = re.compile(r"\s*+([\w.:/-]++)\s*+")

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.tools_and_output import ToolsAndOutput
     from agentkit_prompts.templates.rendered import Rendered
 
-__all__ = ["anthropic_payload"]
-
 _CACHE = FrozenDict(type="ephemeral")
 _UNMARKED = ("thinking", "redacted_thinking")
 """Types of blocks that the API refuses if they have a cache mark."""

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.tools_and_output import ToolsAndOutput
     from agentkit_prompts.context.conversation import Conversation
 
-__all__ = ["text_by_message", "tokens_by_message"]
-
 _role = attrgetter("role")
 _TASK_OPTIONS = ("add_generation_prompt", "sequence_start", "enable_thinking")
 

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.call_content import CallContent
     from agentkit_prompts.context.conversation import Conversation
 
-__all__ = ["chat_template_of", "chat_text", "text_tokens", "whole_text", "written_by_template"]
-
 T = TypeVar("T")
 
 _POLICIES = get_args(Policy)

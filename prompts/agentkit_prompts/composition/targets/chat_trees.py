@@ -18,15 +18,6 @@ from agentkit_prompts.context.wire.wire_tools import openai_tool
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.spans import Segment
 
-__all__ = [
-    "CheckedTree",
-    "PromptReader",
-    "TreeReader",
-    "checked",
-    "is_harmless_tool",
-    "words_of_tools",
-]
-
 _SPEC_WORDS = frozenset(
     (
         *("type", "function", "name", "description", "strict", "parameters", "properties", "required", "items", "enum"),

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.tools_and_output import OutputRequest, ToolsAndOutput
     from agentkit_prompts.context.conversation import Conversation
 
-__all__ = ["openai_payload"]
-
 _OFFICIAL = ("openai.com", "azure.com")
 """Suffixes of the host names of OpenAI."""
 

@@ -16,8 +16,6 @@ from agentkit_prompts.templates.rendered import Rendered
 if TYPE_CHECKING:
     from agentkit_prompts.composition.call_content import CallContent
 
-__all__ = ["HeadedLine", "headed_lines", "plain_line", "plain_text"]
-
 
 def plain_text(composition: CallContent) -> str:
     """Return the messages, each after its role, separated by blank lines; media are replaced by their alt text."""

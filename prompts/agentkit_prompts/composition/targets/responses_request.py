@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.call_content import CallContent
     from agentkit_prompts.composition.tools_and_output import ToolsAndOutput
 
-__all__ = ["responses_payload", "responses_tool"]
-
 
 def responses_payload(composition: CallContent, host: str | None = None, model: str = "") -> dict[str, Any]:
     """Return `{"instructions": ..., "input": [...], "tools": [...]}`, without empty fields. Nested values are

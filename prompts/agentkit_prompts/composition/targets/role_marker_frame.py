@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.tools_and_output import ToolsAndOutput
     from agentkit_prompts.templates.rendered import Rendered
 
-__all__ = ["DependentMessageError", "Frame", "HeadWriter", "StoredWriter", "frame_of", "stored_writer"]
-
 
 class DependentMessageError(Exception):
     """Messages cannot be written one at a time, because the text of a message depends on other messages."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.call_content import CallContent
     from agentkit_prompts.tokens.id_tokenizer import IdTokenizer
 
-__all__ = ["IGNORED", "TokenRow", "WrittenReply", "prompt_ids", "token_row", "written_replies"]
-
 IGNORED = -100
 """Label of a token outside of the loss."""
 

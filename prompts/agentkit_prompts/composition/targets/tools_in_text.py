@@ -21,16 +21,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
     from agentkit_prompts.composition.call_content import CallContent
 
-__all__ = [
-    "calls_as_text",
-    "has_place_for_tools",
-    "has_unreadable_call",
-    "shows_tools",
-    "with_tools_as_text",
-    "with_unreadable_call",
-    "with_written",
-]
-
 _TAG = re.compile(r"<(?=[\s/]*tool_(?:response|call))", re.IGNORECASE)
 _PROVIDER = "completion"
 """Key in the opaque data of a message for the text from which the calls of the message were parsed."""

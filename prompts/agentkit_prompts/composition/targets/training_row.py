@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.call_content import CallContent
     from agentkit_prompts.tokens.id_tokenizer import GivenTokenizer
 
-__all__ = ["Trained", "sample"]
-
 _HEAD = "assistant: "
 Trained: TypeAlias = Literal["all", "turn", "reply"]
 """Replies in the loss: all, the replies of this turn, or the last reply."""

@@ -14,8 +14,6 @@ from agentkit_prompts.errors import MediaError, brief
 from agentkit_prompts.public_addresses import is_public_host
 from agentkit_prompts.system.regular_files import read_regular
 
-__all__ = ["MediaFolder", "allowed_media"]
-
 M = TypeVar("M", bound=Media)
 
 _ALLOW = "or allow_media=True for messages that you trust"

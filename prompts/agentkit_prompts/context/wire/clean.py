@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["clean"]
-
 
 def clean(text: str) -> str:
     """Return `text` with lone surrogates replaced by U+FFFD; a pair of surrogates becomes its character."""

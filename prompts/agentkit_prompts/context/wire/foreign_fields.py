@@ -11,8 +11,6 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from agentkit_prompts.context.json_problems import fits_json
 from agentkit_prompts.errors import Problem, Problems
 
-__all__ = ["field_of", "json_rest", "list_of", "mapping_of", "text_of", "values_of"]
-
 _EMPTY: tuple[object, ...] = (None, "", [], {}, ())
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["ForeignMessage"]
-
 
 class ForeignMessage(dict[str, Any]):
     """A message of another library with the keys of the chat form.

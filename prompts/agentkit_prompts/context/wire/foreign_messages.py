@@ -10,8 +10,6 @@ from agentkit_prompts.context.wire.foreign_fields import field_of
 from agentkit_prompts.context.wire.foreign_message import ForeignMessage
 from agentkit_prompts.errors import Problems
 
-__all__ = ["AnyMessage", "read_foreign"]
-
 _LANGCHAIN_TYPES = frozenset(("human", "ai", "system", "tool", "chat", "function", "remove"))
 _CHUNK = "MessageChunk"
 

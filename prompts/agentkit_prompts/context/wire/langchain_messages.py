@@ -12,8 +12,6 @@ from agentkit_prompts.context.wire.foreign_fields import field_of, json_rest, li
 from agentkit_prompts.context.wire.foreign_message import ForeignMessage
 from agentkit_prompts.errors import Problem, Problems
 
-__all__ = ["read_langchain"]
-
 _LIBRARY = "langchain"
 _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
 _CHAT_ROLES = {"human": "user", "ai": "assistant", "model": "assistant"}

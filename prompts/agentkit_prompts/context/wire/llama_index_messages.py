@@ -12,8 +12,6 @@ from agentkit_prompts.context.wire.foreign_fields import field_of, json_rest, li
 from agentkit_prompts.context.wire.foreign_message import ForeignMessage
 from agentkit_prompts.errors import Problem, Problems, brief
 
-__all__ = ["read_llama_index"]
-
 _LIBRARY = "llama-index"
 _ROLES = {"chatbot": "assistant", "model": "assistant", "function": "tool"}
 _USED = frozenset(("role", "blocks", "content", "additional_kwargs"))

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-__all__ = ["Owner"]
-
 _SIGNED_KEYS = (
     *("signature", "thought_signature", "thought_signatures", "thoughtSignature", "encrypted_content"),
     "reasoning_opaque",

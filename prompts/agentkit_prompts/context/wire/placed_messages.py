@@ -8,8 +8,6 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import MessageError, Problem, Problems
 from agentkit_prompts.lists import is_list
 
-__all__ = ["items_of", "placed_messages"]
-
 
 def items_of(value: object, where: str) -> list[object]:
     """Return the items of a list of messages.

@@ -13,8 +13,6 @@ from agentkit_prompts.context.wire.foreign_fields import field_of, json_rest, li
 from agentkit_prompts.context.wire.foreign_message import ForeignMessage
 from agentkit_prompts.errors import Problem, Problems, brief
 
-__all__ = ["PYDANTIC_AI_MEDIA", "read_pydantic_ai", "result_content"]
-
 _LIBRARY = "pydantic-ai"
 _USED = frozenset(("parts", "kind", "part_kind", "content", "tool_name", "tool_call_id", "args", "state"))
 PYDANTIC_AI_MEDIA = {

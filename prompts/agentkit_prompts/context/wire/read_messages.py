@@ -21,8 +21,6 @@ from agentkit_prompts.context.wire.write_anthropic import OPENING
 from agentkit_prompts.errors import MessageError, Problem, Problems, brief, check_types, error_of_problems
 from agentkit_prompts.names import nearest
 
-__all__ = ["REASONING", "read_messages", "thought_in"]
-
 REASONING = ("reasoning_content", "thinking", "reasoning")
 """Keys under which servers send the thinking of a model."""
 

@@ -16,8 +16,6 @@ from agentkit_prompts.errors import MediaError, Problem, Problems, brief
 from agentkit_prompts.limits import MAX_NAME_CHARS
 from agentkit_prompts.names import nearest
 
-__all__ = ["PartReader", "plain_text_of"]
-
 _TEXT_KINDS: dict[str, Literal["text", "refusal"]] = {
     "text": "text",
     "input_text": "text",

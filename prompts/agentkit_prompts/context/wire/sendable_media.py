@@ -18,20 +18,6 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Audio, File, Image, Media, MediaKind, Part, Text
 from agentkit_prompts.errors import MediaError
 
-__all__ = [
-    "FILE_ID",
-    "IMAGE_TYPES",
-    "audio_type",
-    "content_of",
-    "data_url",
-    "decode_data_url",
-    "file_id_address",
-    "file_id_of",
-    "image_type",
-    "sendable_result_part",
-    "without_media",
-]
-
 FILE_ID = "file-id"
 """Scheme of `file-id:PROVIDER/ID`, the address of a file that is stored at a provider."""
 

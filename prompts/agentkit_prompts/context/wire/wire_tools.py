@@ -12,8 +12,6 @@ from agentkit_prompts.context.json_problems import text_of_json
 from agentkit_prompts.errors import Problem, Problems, PromptError
 from agentkit_prompts.lists import is_list
 
-__all__ = ["openai_tool", "read_tools"]
-
 
 def openai_tool(tool: ToolSpec) -> FrozenDict:
     """Return one tool in the form that chat templates read.

@@ -26,8 +26,6 @@ from agentkit_prompts.context.wire.sendable_media import (
 )
 from agentkit_prompts.errors import MediaError
 
-__all__ = ["OPENING", "RoleAndBlocks", "anthropic_blocks", "anthropic_message", "anthropic_writer"]
-
 _ANY_HOST = Owner("anthropic")
 _FORM = _ANY_HOST.keys
 _ACCEPTED_KINDS: tuple[MediaKind, ...] = ("image", "file")

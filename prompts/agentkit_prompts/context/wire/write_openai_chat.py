@@ -26,8 +26,6 @@ from agentkit_prompts.context.wire.sendable_media import (
 )
 from agentkit_prompts.errors import MediaError
 
-__all__ = ["THOUGHT_PARTS", "Required", "media_of_result", "openai_message", "openai_part", "openai_writer"]
-
 THOUGHT_PARTS = ("thinking", "reasoning")
 """Types of content parts with thinking: Mistral and Databricks send them."""
 _ANY_HOST = Owner("openai")

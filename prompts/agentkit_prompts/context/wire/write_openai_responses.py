@@ -16,8 +16,6 @@ from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.sendable_media import data_url, file_id_of, sendable_result_part, without_media
 from agentkit_prompts.errors import MediaError
 
-__all__ = ["GENERATED", "ITEMS", "responses_items", "responses_writer"]
-
 ITEMS = "items"
 """Key in the opaque data of a reply for the original order of its items. An entry of the order describes one item: the
 keys and the number of parts of a message, or the type of another item."""

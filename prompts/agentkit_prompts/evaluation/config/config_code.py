@@ -22,8 +22,6 @@ from agentkit_prompts.evaluation.config.config_expressions import (
 from agentkit_prompts.evaluation.config.config_values import Imported, Opened, Unreadable, key, text_of
 from agentkit_prompts.limits import MAX_SOURCE_CHARS
 
-__all__ = ["Interpreter"]
-
 _READ_MODES = frozenset(("r", "rt", "utf-8", "utf8"))
 _CHANGING = frozenset(
     (

@@ -32,8 +32,6 @@ from agentkit_prompts.evaluation.config.config_values import (
 )
 from agentkit_prompts.limits import MAX_SHOWN_CHARS, MAX_VALUES
 
-__all__ = ["Continue", "ExpressionReader", "Function", "Return", "Unread", "UsesUnread"]
-
 _MAX_STEPS = MAX_VALUES
 """Maximum steps of all files of a configuration. The evaluation of a node is a step, and takes about 1.3
 microseconds."""

@@ -19,8 +19,6 @@ from agentkit_prompts.names import nearest
 from agentkit_prompts.strict_yaml import StrictLoader
 from agentkit_prompts.system.regular_files import read_regular_text
 
-__all__ = ["load_config", "load_datasets", "root_of"]
-
 _VALUES = (str, int, float, list, tuple, dict, set, type(None))
 _YAML = (".yaml", ".yml")
 _VALUE_SIZE = MAX_INPUT_BYTES // MAX_VALUES

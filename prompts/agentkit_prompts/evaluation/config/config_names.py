@@ -2,21 +2,6 @@
 
 from typing import Final
 
-__all__ = [
-    "ChatInferencer",
-    "FixKRetriever",
-    "GenInferencer",
-    "LLInferencer",
-    "MultiTurnGenInferencer",
-    "PPLInferencer",
-    "ParallelChatInferencer",
-    "ParallelGenInferencer",
-    "RandomRetriever",
-    "SlidingWindowRetriever",
-    "TopkRetriever",
-    "ZeroRetriever",
-]
-
 ZeroRetriever: Final = "ZeroRetriever"
 FixKRetriever: Final = "FixKRetriever"
 RandomRetriever: Final = "RandomRetriever"

@@ -19,24 +19,6 @@ from typing import Any, TypeVar
 from agentkit_prompts.context.nested import iter_nodes
 from agentkit_prompts.limits import MAX_DIGITS, MAX_MESSAGE_CHARS, MAX_VALUES
 
-__all__ = [
-    "BUILTIN",
-    "COMPARISONS",
-    "FUNCTIONS",
-    "METHODS",
-    "OPERATORS",
-    "TYPES",
-    "Imported",
-    "Opened",
-    "Unreadable",
-    "bounded",
-    "is_scalar",
-    "items_of",
-    "join_texts",
-    "key",
-    "text_of",
-]
-
 T = TypeVar("T")
 
 BUILTIN = "builtins."

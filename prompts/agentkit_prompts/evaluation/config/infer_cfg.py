@@ -24,8 +24,6 @@ from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
 if TYPE_CHECKING:
     from agentkit_prompts.ranking.embedder import Embedder
 
-__all__ = ["read_cfg", "shows_examples"]
-
 _KEYS = ("prompt_template", "ice_template", "retriever", "inferencer")
 _LENGTH = "max_out_len"
 """Key of the inferencer. Some configurations have this key next to the inferencer."""

@@ -18,8 +18,6 @@ from agentkit_prompts.evaluation.meta.walk import FormattedTurn, Script, read_pr
 from agentkit_prompts.evaluation.problems import wrong_type
 from agentkit_prompts.evaluation.prompt_list import PromptList
 
-__all__ = ["CHAT_META", "ApiMetaTemplate"]
-
 CHAT_META: Mapping[str, Any] = {
     "round": [{"role": "HUMAN", "api_role": "HUMAN"}, {"role": "BOT", "api_role": "BOT", "generate": True}],
     "reserved_roles": [{"role": "SYSTEM", "api_role": "SYSTEM"}],

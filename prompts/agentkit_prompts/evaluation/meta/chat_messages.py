@@ -27,8 +27,6 @@ from agentkit_prompts.evaluation.prompt_list import PromptList, section
 from agentkit_prompts.limits import MAX_CACHED
 from agentkit_prompts.names import nearest
 
-__all__ = ["MediaRoot", "as_prompt_list", "chat_messages", "to_messages"]
-
 MediaRoot: TypeAlias = str | os.PathLike[str] | MediaFolder | None
 """Folder of the files that messages may use as media; None to refuse files."""
 

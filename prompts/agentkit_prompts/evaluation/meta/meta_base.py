@@ -15,17 +15,6 @@ from agentkit_prompts.evaluation.problems import wrong_type
 from agentkit_prompts.evaluation.prompt_list import PromptList, is_marker
 from agentkit_prompts.names import nearest
 
-__all__ = [
-    "MetaParser",
-    "Mode",
-    "Prompt",
-    "check_mode",
-    "media_text",
-    "parts_of",
-    "runs",
-    "without_roles",
-]
-
 Mode: TypeAlias = Literal["gen", "ppl"]
 """`gen`: the prompt ends where the reply of the model starts. `ppl`: the whole prompt with its reply is scored."""
 

@@ -25,8 +25,6 @@ from agentkit_prompts.evaluation.meta.role_config import MetaFormat, Pieces, rea
 from agentkit_prompts.evaluation.meta.walk import read_prompt
 from agentkit_prompts.evaluation.prompt_list import PromptList
 
-__all__ = ["MetaTemplate"]
-
 
 class MetaTemplate(MetaParser):
     """Text of a prompt for a completion model (OpenCompass document).

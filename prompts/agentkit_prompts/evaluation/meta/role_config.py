@@ -16,8 +16,6 @@ from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems, brief, raise_problems
 from agentkit_prompts.evaluation.problems import inside, unknown_names, wrong_type
 
-__all__ = ["MetaFormat", "Pieces", "RoleFormat", "read_marker", "read_meta"]
-
 Pieces: TypeAlias = tuple[str | int, ...]
 """Text and token ids, in order."""
 

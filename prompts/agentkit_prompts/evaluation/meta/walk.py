@@ -17,8 +17,6 @@ from agentkit_prompts.evaluation.meta.role_config import MetaFormat, Pieces, Rol
 from agentkit_prompts.evaluation.problems import wrong_type
 from agentkit_prompts.names import nearest
 
-__all__ = ["FormattedTurn", "Script", "read_prompt"]
-
 _SECTIONS = ("begin", "round", "ice", "end")
 _DIALOGUES = ("round", "ice")
 

@@ -19,14 +19,6 @@ from agentkit_prompts.context.parts import Url
 from agentkit_prompts.limits import MAX_CACHED, MAX_FOREIGN_NAME_CHARS, MAX_SHOWN_CHARS
 from agentkit_prompts.templates.sandbox.operation_errors import PromptUndefined, TemplateOperationError, require
 
-__all__ = [
-    "attribute",
-    "direct_types",
-    "element",
-    "is_python_class",
-    "refuse_private",
-]
-
 # Only programs hold the sets, so that the names of deleted templates do not accumulate.
 _DIRECT_TYPES: WeakValueDictionary[str, set[type]] = WeakValueDictionary()
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE

@@ -25,8 +25,6 @@ from agentkit_prompts.templates.sandbox.operation_errors import TemplateOperatio
 from agentkit_prompts.templates.sandbox.operations import FUNCTIONS, Dict
 from agentkit_prompts.templates.sandbox.template_context import BoundedContext
 
-__all__ = ["BoundedEnvironment", "SafeNamespace", "levels"]
-
 _MAX_DEPTH = 80
 """Maximum levels of syntax: Python refuses code that nests deeper than about 100 levels."""
 _MAX_LOOPS = 20

@@ -19,8 +19,6 @@ from agentkit_prompts.templates.sandbox.meter import Meter, refuse_large
 from agentkit_prompts.templates.sandbox.operation_errors import TemplateOperationError, require
 from agentkit_prompts.templates.sandbox.operations import Dict, Operation, method_row, rows_of
 
-__all__ = ["checked_filters", "checked_tests", "fill_fields", "guarded_call", "is_offered", "unique"]
-
 _FEW_ARGUMENTS = 10
 """Maximum arguments of a call without counting: more arguments can come from an unpacked list."""
 _NESTING = (Macro, LoopContext, BlockReference)

@@ -19,8 +19,6 @@ from jinja2.compiler import CodeGenerator, Frame
 from agentkit_prompts.templates.sandbox.attributes import attribute, direct_types
 from agentkit_prompts.templates.sandbox.operation_errors import false_if_undefined, require
 
-__all__ = ["BoundedCodeGenerator", "TracingCodeGenerator", "runtime_names"]
-
 _KEYWORDS = frozenset(keyword.kwlist)
 
 

@@ -31,8 +31,6 @@ from agentkit_prompts.templates.sandbox.meter import Meter, refuse_large
 from agentkit_prompts.templates.sandbox.operation_errors import TemplateOperationError
 from agentkit_prompts.templates.sandbox.values import Composed, RenderedText, Trusted
 
-__all__ = ["concat", "is_content", "json_text", "number_text", "parts_of", "text", "text_for_buffer"]
-
 _ADDRESS = re.compile(r"\bat 0x[0-9A-Fa-f]{4,}")
 _AS_STR = (datetime, date, time, timedelta, UUID, Decimal, PurePath, Url)
 _TEXTS = (str, bytes, bytearray, memoryview)

@@ -11,8 +11,6 @@ from agentkit_prompts.templates.sandbox.guards import check_format_spec
 from agentkit_prompts.templates.sandbox.meter import Meter, refuse_large
 from agentkit_prompts.templates.sandbox.operation_errors import TemplateOperationError
 
-__all__ = ["BoundFormat"]
-
 
 class BoundFormat:
     """The method `format` or `format_map` of a text, ready to be called.

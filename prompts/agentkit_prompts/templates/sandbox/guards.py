@@ -14,8 +14,6 @@ from agentkit_prompts.limits import MAX_PATTERN_CHARS
 from agentkit_prompts.templates.sandbox.meter import Meter, refuse_large
 from agentkit_prompts.templates.sandbox.operation_errors import TemplateOperationError
 
-__all__ = ["OPERATOR_GUARDS", "Guard", "check_format_spec", "check_strftime", "json_guard"]
-
 Guard = Callable[..., None]
 """Function of a meter and of the arguments of an operation."""
 MAX_FIELD_WIDTH = 10_000

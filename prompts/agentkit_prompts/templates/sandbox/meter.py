@@ -13,20 +13,6 @@ from jinja2.utils import Namespace
 from agentkit_prompts.limits import MAX_DEPTH, MAX_VALUES
 from agentkit_prompts.templates.sandbox.operation_errors import LimitReached, TemplateOperationError
 
-__all__ = [
-    "CHAT_LIMITS",
-    "DEFAULT",
-    "MAX_INT_BITS",
-    "ROUNDS_PER_LOOK",
-    "VIEWS",
-    "Limits",
-    "Meter",
-    "SharedLimits",
-    "Size",
-    "join_output",
-    "refuse_large",
-]
-
 MAX_INT_BITS = 8192
 """Maximum bits of an integer."""
 _MAX_INT_DIGITS = 2466  # digits of a number with `MAX_INT_BITS` bits

@@ -12,16 +12,6 @@ from jinja2.utils import missing
 from agentkit_prompts.limits import MAX_MESSAGE_CHARS, MAX_NAME_CHARS, MAX_SHOWN_CHARS
 from agentkit_prompts.names import nearest
 
-__all__ = [
-    "LimitReached",
-    "PromptUndefined",
-    "TemplateOperationError",
-    "UndefinedName",
-    "false_if_undefined",
-    "message_of",
-    "require",
-]
-
 
 class TemplateOperationError(TemplateRuntimeError):
     """Invalid operation of a template. `Program.trace` converts it to a `TemplateError` with file and line."""

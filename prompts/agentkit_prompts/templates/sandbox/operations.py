@@ -27,8 +27,6 @@ from agentkit_prompts.templates.sandbox.guards import (
 )
 from agentkit_prompts.templates.sandbox.meter import MAX_INT_BITS
 
-__all__ = ["FUNCTIONS", "OPERATIONS", "Dict", "Operation", "method_row", "rows_of"]
-
 Kind = Literal["filter", "test", "function", "method", "statement", "value"]
 Reads = Literal["items", "kind", "nested", "numbers", "short text", "text", "undefined", "value"]
 NOT_AVAILABLE = "not available"

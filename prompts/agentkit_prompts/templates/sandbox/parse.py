@@ -14,8 +14,6 @@ from agentkit_prompts.templates.sandbox.bounded_environment import levels
 from agentkit_prompts.templates.sandbox.meter import MAX_INT_BITS
 from agentkit_prompts.templates.sandbox.prompt_environment import prompt_environment
 
-__all__ = ["parse", "parse_fstring"]
-
 _MAX_FIELDS = 2_000
 _BRACE = re.compile(r"\{\{|\}\}|\{([^{}\n]{0,200})\}|[{}]")
 _CLOSINGS = {"{{": "}}", "{%": "%}", "{#": "#}"}

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.templates.sandbox.static_analysis import Analysis
     from agentkit_prompts.templates.sandbox.template_context import PromptContext
 
-__all__ = ["Program", "Syntax", "compile_program"]
-
 Syntax = Literal["jinja", "fstring", "literal"]
 
 _MAX_PROGRAMS = 1024

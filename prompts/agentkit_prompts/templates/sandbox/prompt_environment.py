@@ -26,8 +26,6 @@ from agentkit_prompts.templates.sandbox.meter import VIEWS, Meter, refuse_large
 from agentkit_prompts.templates.sandbox.operation_errors import PromptUndefined, TemplateOperationError, require
 from agentkit_prompts.templates.sandbox.template_context import PromptContext
 
-__all__ = ["PromptEnvironment", "prompt_environment"]
-
 _JINJA_FILTERS: dict[str, Any] = dict(FILTERS)
 
 

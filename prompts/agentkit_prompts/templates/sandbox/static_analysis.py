@@ -17,8 +17,6 @@ from jinja2 import nodes
 from agentkit_prompts.templates.sandbox.operations import FUNCTIONS
 from agentkit_prompts.templates.sandbox.values import Site
 
-__all__ = ["Analysis", "analyse"]
-
 _COUNTERS = frozenset(("depth", "depth0", "first", "index", "index0", "last", "length", "revindex", "revindex0"))
 """Fields of `loop` that do not depend on the items of the loop."""
 

@@ -22,8 +22,6 @@ from agentkit_prompts.templates.sandbox.meter import ROUNDS_PER_LOOK, Meter, ref
 from agentkit_prompts.templates.sandbox.operation_errors import TemplateOperationError, require
 from agentkit_prompts.templates.sandbox.values import Composed, MediaText, RenderedText, Trusted
 
-__all__ = ["BoundedContext", "PromptContext"]
-
 _ONLY_TEXT = frozenset({str})
 _PLAIN = frozenset({str, int, float, bool})
 _LISTS = frozenset({list, tuple, FrozenList})

@@ -10,8 +10,6 @@ from agentkit_prompts.templates.sandbox.meter import join_output
 from agentkit_prompts.templates.sandbox.operation_errors import TemplateOperationError
 from agentkit_prompts.templates.sandbox.values import Composed, MediaText, RenderedText, Site, Trusted
 
-__all__ = ["Mark", "Piece", "Trace"]
-
 
 class Mark(NamedTuple):
     """Origin of the texts of one output statement."""
