@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from tests.waiting import LONG, until
+from tests.loopback import serving
 
 Answer = Callable[[str, dict[str, Any]], Any]
 """Returns, for a key and a body: text, the answer; an exception of a line: a dict; or None, to leave the line out."""
@@ -33,27 +31,6 @@ class BatchServer:
     """
 
     def __init__(self) -> None:
-        self._server = uvicorn.Server(
-            uvicorn.Config(
-                Starlette(
-                    routes=[
-                        Route("/v1/files", self._upload, methods=["POST"]),
-                        Route("/v1/files/{file}/content", self._content),
-                        Route("/v1/batches", self._create, methods=["POST"]),
-                        Route("/v1/batches/{batch}", self._state),
-                        Route("/v1/messages/batches", self._create_messages, methods=["POST"]),
-                        Route("/v1/messages/batches/{batch}", self._messages_state),
-                        Route("/v1/messages/batches/{batch}/results", self._messages_results),
-                    ]
-                ),
-                host="127.0.0.1",
-                port=0,
-                log_level="critical",
-                lifespan="off",
-                ws="none",
-            )
-        )
-        self._thread = threading.Thread(target=self._server.run, daemon=True)
         self.reset()
 
     def reset(self) -> None:
@@ -69,18 +46,20 @@ class BatchServer:
         self._polled: dict[str, int] = {}
         self._numbers = itertools.count(1)
 
-    def start(self) -> BatchServer:
-        """Listen."""
-        self._thread.start()
-        until(lambda: self._server.started)
-        host, port = self._server.servers[0].sockets[0].getsockname()[:2]
-        self.url = f"http://{host}:{port}"
-        return self
-
-    def stop(self) -> None:
-        """Stop listening."""
-        self._server.should_exit = self._server.force_exit = True
-        self._thread.join(LONG)
+    @contextmanager
+    def run(self) -> Iterator[BatchServer]:
+        """Answer requests while the block runs."""
+        routes = [
+            Route("/v1/files", self._upload, methods=["POST"]),
+            Route("/v1/files/{file}/content", self._content),
+            Route("/v1/batches", self._create, methods=["POST"]),
+            Route("/v1/batches/{batch}", self._state),
+            Route("/v1/messages/batches", self._create_messages, methods=["POST"]),
+            Route("/v1/messages/batches/{batch}", self._messages_state),
+            Route("/v1/messages/batches/{batch}/results", self._messages_results),
+        ]
+        with serving(Starlette(routes=routes), lifespan="off") as (self.url, _):
+            yield self
 
     # OpenAI
 
@@ -196,13 +175,3 @@ class BatchServer:
 
 def _refused(status: int, message: str) -> Response:
     return JSONResponse({"error": {"message": message, "type": "invalid_request_error"}}, status)
-
-
-@contextmanager
-def serve_batches() -> Iterator[BatchServer]:
-    """Run a `BatchServer` while the block runs."""
-    server = BatchServer().start()
-    try:
-        yield server
-    finally:
-        server.stop()

@@ -10,21 +10,18 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import socket
-import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import uvicorn
 from jsonschema import Draft202012Validator, SchemaError
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from tests.waiting import LONG, until
+from tests.loopback import serving
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _WORDS = re.compile(r"\s*\S+|\s+")
@@ -46,16 +43,6 @@ class Asked:
 Handler = Callable[[Asked], Response]
 
 
-class _Server(uvicorn.Server):
-    """A server that leaves no connection open when it stops, whatever its clients and handlers do."""
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().shutdown(sockets)
-        for connection in list(self.server_state.connections):
-            connection.transport.abort()  # type: ignore[union-attr]
-        await asyncio.sleep(0)
-
-
 class ChatServer:
     """A chat-completions endpoint on 127.0.0.1, in a thread of its own.
 
@@ -70,41 +57,16 @@ class ChatServer:
         self.finished = 0
         self.dropped = 0
         self._handlers: dict[str, Handler] = {}
-        app = Starlette(
-            routes=[
-                Route("/v1/chat/completions", self._chat, methods=["POST"]),
-                Route("/v1/completions", self._chat, methods=["POST"]),
-                Route("/v1/responses", self._chat, methods=["POST"]),
-                Route("/v1/messages", self._chat, methods=["POST"]),
-            ]
-        )
-        config = uvicorn.Config(
-            app,
-            host="127.0.0.1",
-            port=0,
-            log_level="critical",
-            lifespan="off",
-            ws="none",
-            timeout_keep_alive=600,  # the client closes its connections, not the server between two requests
-        )
-        self._server = _Server(config)
-        self._thread = threading.Thread(target=self._server.run, daemon=True)
 
-    def start(self) -> ChatServer:
-        """Listen, and return once requests are answered."""
-        self._thread.start()
-        until(lambda: self._server.started or not self._thread.is_alive())
-        if not self._server.started:
-            raise RuntimeError("the test server did not start")
-        host, port = self._server.servers[0].sockets[0].getsockname()[:2]
-        self.host = f"{host}:{port}"
-        self.url = f"http://{self.host}/v1"
-        return self
-
-    def stop(self) -> None:
-        """Stop listening and end the thread."""
-        self._server.should_exit = self._server.force_exit = True
-        self._thread.join(LONG)
+    @contextmanager
+    def run(self) -> Iterator[ChatServer]:
+        """Answer requests while the block runs."""
+        routes = [Route(path, self._chat, methods=["POST"]) for path in _CHECKS]
+        # The client closes its connections, not the server between two requests.
+        with serving(Starlette(routes=routes), lifespan="off", timeout_keep_alive=600) as (address, self._server):
+            self.host = address.removeprefix("http://")
+            self.url = f"{address}/v1"
+            yield self
 
     @property
     def connections(self) -> int:
@@ -157,14 +119,9 @@ class ChatServer:
         self.finished += 1
 
 
-@contextmanager
-def serve() -> Iterator[ChatServer]:
+def serve() -> AbstractContextManager[ChatServer]:
     """Run a `ChatServer` while the block runs."""
-    server = ChatServer().start()
-    try:
-        yield server
-    finally:
-        server.stop()
+    return ChatServer().run()
 
 
 def problems(body: Any) -> Iterator[str]:

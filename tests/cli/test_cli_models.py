@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from agentkit.models.providers import PROVIDERS
 from tests.cli.conftest import Run
+from tests.loopback import Received, answering
 
 
 def test_the_table_shows_each_provider_and_no_key(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,22 +29,6 @@ def test_the_table_shows_each_provider_and_no_key(run: Run, monkeypatch: pytest.
     assert data["groq"]["key"] == "set"
 
 
-class Served(BaseHTTPRequestHandler):
-    """A server with lists of models in several forms."""
-
-    def do_GET(self) -> None:
-        status, body = LISTS.get(self.path, (401, {"error": {"message": "no key"}}))
-        content = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
 LISTS: dict[str, tuple[int, Any]] = {
     "/v1/models": (200, {"object": "list", "data": [{"id": "qwen3:8b"}, {"id": "gemma4"}]}),
     "/bare/models": (200, [{"id": "a"}]),
@@ -61,11 +44,12 @@ LISTS: dict[str, tuple[int, Any]] = {
 
 
 def test_the_models_of_a_server_are_listed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Served)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
+    def answer(request: Received) -> tuple[int, dict[str, str], bytes]:
+        status, body = LISTS.get(request.path, (401, {"error": {"message": "no key"}}))
+        return status, {"content-type": "application/json"}, json.dumps(body).encode()
+
     wrong = []
-    try:
+    with answering(answer) as server:
         for provider, path, code, lines in (
             ("ollama", "", 0, ["ollama:gemma4", "ollama:qwen3:8b"]),
             ("anthropic", "", 0, ["anthropic:claude-a"]),
@@ -84,20 +68,16 @@ def test_the_models_of_a_server_are_listed(run: Run, monkeypatch: pytest.MonkeyP
             ("vllm", "/lines", 0, ["vllm:a", "b"]),
         ):
             if path is not None:
-                monkeypatch.setenv(PROVIDERS[provider].addresses[0], f"http://127.0.0.1:{server.server_port}{path}")
+                monkeypatch.setenv(PROVIDERS[provider].addresses[0], f"{server}{path}")
             done = run("models", "--at", provider)
             if (done.exit_code, done.stdout.split(), done.stderr == "") != (code, lines, bool(lines)):
                 wrong.append((provider, path, done.exit_code, done.stdout, done.stderr))
             if path == "/lines":
                 assert len(done.stdout.splitlines()) == 1
         assert json.loads(run("models", "--at", "together", "--json").stdout) == {"models": ["together:a"]}
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
     # The errors are about the server of a provider, not about a model.
     for provider in ("ollama", "vllm", "llamacpp", "lmstudio"):
-        monkeypatch.setenv(PROVIDERS[provider].addresses[0], f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv(PROVIDERS[provider].addresses[0], server)
         done = run("models", "--at", provider)
         if done.exit_code != 1 or not done.stderr.startswith(f"agentkit: {provider} at 127.0.0.1:"):
             wrong.append((provider, None, done.exit_code, done.stdout, done.stderr))

@@ -26,7 +26,7 @@ from agentkit.models.model_errors import NetworkRefused
 from agentkit.models.openai.openai_batches import OpenAIBatches
 from agentkit.prompts import BasePrompt, Layers, PromptContext, UserInputPrompt
 from agentkit.testing import no_real_models
-from tests.batch_server import BatchServer, serve_batches
+from tests.batch_server import BatchServer
 from tests.raising import raises
 
 PRICE = Price(input=1, output=10, cached=0.1, long=(50, Price(input=2, output=20)))
@@ -35,7 +35,7 @@ ROWS: list[dict[str, Any]] = [{"input": text, "expected": text} for text in ("fi
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[BatchServer]:
-    with serve_batches() as server:
+    with BatchServer().run() as server:
         yield server
 
 

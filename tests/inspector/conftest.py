@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-import uvicorn
 from starlette.applications import Starlette
 
 from agentkit.inspector import InspectorSource, routes
-from tests.waiting import LONG, until
+from tests.loopback import serving
+from tests.waiting import LONG
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -31,29 +30,14 @@ FLAGS = (
 Serve = Callable[[InspectorSource], str]
 
 
-@contextmanager
-def serving(app: Starlette) -> Iterator[str]:
-    """Serve an application in a thread, and yield its address."""
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", ws="none"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    until(lambda: server.started or not thread.is_alive())
-    assert server.started
-    port = server.servers[0].sockets[0].getsockname()[1]
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.should_exit = True
-        thread.join(LONG)
-
-
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     """Serve what a source has, and return the address of the page."""
     with ExitStack() as stack:
 
         def begin(source: InspectorSource) -> str:
-            return f"{stack.enter_context(serving(Starlette(routes=routes(lambda request: source))))}/inspector/"
+            address, _ = stack.enter_context(serving(Starlette(routes=routes(lambda request: source))))
+            return f"{address}/inspector/"
 
         yield begin
 

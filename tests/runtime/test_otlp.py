@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from agentkit import Agent, Message, Reply, ScriptedModel, ToolCall, Usage, tool
 from agentkit.memory import Memory
+from tests.loopback import Received, answering
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/send-traces.md"
 REQUIRED = {
@@ -28,33 +27,16 @@ REQUIRED = {
 """Attributes that the GenAI conventions require for each operation, besides `gen_ai.operation.name`."""
 
 
-class Collector(BaseHTTPRequestHandler):
-    """Receives requests of exporters, and stores them in the list of its server."""
-
-    server: Any
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        if self.headers.get("content-encoding") == "gzip":
-            body = gzip.decompress(body)
-        self.server.requests.append((self.path, dict(self.headers), body))
-        self.send_response(200)
-        self.send_header("content-type", "application/x-protobuf")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Print nothing."""
-
-
 @pytest.fixture
-def collector() -> Iterator[Any]:
-    server: Any = HTTPServer(("127.0.0.1", 0), Collector)
-    server.requests = []
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
+def collector() -> Iterator[tuple[str, list[Received]]]:
+    requests: list[Received] = []
+
+    def collect(request: Received) -> tuple[int, dict[str, str], bytes]:
+        requests.append(request)
+        return 200, {"content-type": "application/x-protobuf"}, b""
+
+    with answering(collect) as address:
+        yield address, requests
 
 
 @tool
@@ -71,9 +53,10 @@ def _value(value: Any) -> Any:
 
 
 def test_a_collector_receives_the_spans_of_a_run(
-    collector: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    collector: tuple[str, list[Received]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{collector.server_port}/api/public/otel")
+    address, requests = collector
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"{address}/api/public/otel")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Basic%20cHVibGljOnNlY3JldA==")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     block = re.search(r"```py\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
@@ -89,9 +72,10 @@ def test_a_collector_receives_the_spans_of_a_run(
         agent.run_sync("Where is Ada?", session=session, tags=["vip", "release-7"])
     names["provider"].shutdown()
 
-    ((path, headers, body),) = collector.requests
-    assert path == "/api/public/otel/v1/traces"
-    assert {name.lower(): value for name, value in headers.items()}["authorization"] == "Basic cHVibGljOnNlY3JldA=="
+    (request,) = requests
+    assert request.path == "/api/public/otel/v1/traces"
+    assert request.headers["authorization"] == "Basic cHVibGljOnNlY3JldA=="
+    body = gzip.decompress(request.body) if request.headers.get("content-encoding") == "gzip" else request.body
     (resource,) = ExportTraceServiceRequest.FromString(body).resource_spans
     spans = {
         span.name: ({item.key: _value(item.value) for item in span.attributes}, span)

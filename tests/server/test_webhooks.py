@@ -7,12 +7,10 @@ import hashlib
 import hmac
 import json
 import socket
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ from agentkit.models import ModelRateLimited
 from agentkit.server import Access, RunStore, Server, Webhook, add_token
 from agentkit.server import webhooks as module
 from agentkit.server.endpoints.runs_api import run_form
+from tests.loopback import Received, answering
 from tests.runtime.scripts import calling
 from tests.server.conftest import RunService
 from tests.server.serving_agents import ended, served
@@ -37,25 +36,15 @@ SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef").decode()
 class Receiver:
     """A server on loopback that stores requests, and answers with the next of its statuses."""
 
+    url: str
+
     def __init__(self) -> None:
-        self.requests: list[tuple[dict[str, str], bytes]] = []
+        self.requests: list[tuple[Mapping[str, str], bytes]] = []
         self.statuses: list[int] = []
-        receiver = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
-                receiver.requests.append(({name.lower(): value for name, value in self.headers.items()}, body))
-                self.send_response(receiver.statuses.pop(0) if receiver.statuses else 204)
-                self.send_header("location", "/other")
-                self.send_header("content-length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/hooks"
+    def answer(self, request: Received) -> tuple[int, dict[str, str], bytes]:
+        self.requests.append((request.headers, request.body))
+        return self.statuses.pop(0) if self.statuses else 204, {"location": "/other"}, b""
 
     @property
     def messages(self) -> list[dict[str, Any]]:
@@ -65,11 +54,9 @@ class Receiver:
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     receiver = Receiver()
-    thread = threading.Thread(target=receiver.server.serve_forever, daemon=True)
-    thread.start()
-    yield receiver
-    receiver.server.shutdown()
-    receiver.server.server_close()
+    with answering(receiver.answer) as address:
+        receiver.url = f"{address}/hooks"
+        yield receiver
 
 
 @tool(approval="always")

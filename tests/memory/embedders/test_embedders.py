@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ from agentkit_memory.embedders.store_embedders import embedder_named
 from agentkit_memory.errors import EmbedderUnavailable
 from agentkit_memory.process.embedder_calls import EmbedderCalls
 from tests.cases import for_cases
+from tests.loopback import Received, answering
 from tests.memory.embedders.word_embedder import Words
 from tests.raising import raises
 from tests.waiting import LONG
@@ -477,36 +477,23 @@ def test_a_folder_is_loaded_only_when_it_is_given_as_a_path(
 
 
 class Endpoint:
-    """An embeddings endpoint on loopback; `act` answers with a status and a body, or raises to hang up."""
+    """An embeddings endpoint on loopback; `act` answers with a status and a body, or with None to hang up."""
+
+    url: str
 
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
-        self.act: Callable[[dict[str, Any]], tuple[int, Any]] = self.vectors
-        endpoint = self
+        self.act: Callable[[dict[str, Any]], tuple[int, Any] | None] = self.vectors
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                endpoint.asked.append({**body, "path": self.path, "key": self.headers["authorization"]})
-                try:
-                    status, answer = endpoint.act(body)
-                except ConnectionResetError:
-                    self.close_connection = True
-                    return
-                sent = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("content-type", "application/json")
-                self.send_header("retry-after-ms", "1")
-                self.send_header("content-length", str(len(sent)))
-                self.end_headers()
-                self.wfile.write(sent)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+    def answer(self, request: Received) -> tuple[int, dict[str, str], bytes] | None:
+        body = json.loads(request.body)
+        self.asked.append({**body, "path": request.path, "key": request.headers["authorization"]})
+        reply = self.act(body)
+        if reply is None:
+            return None
+        status, answer = reply
+        sent = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+        return status, {"content-type": "application/json", "retry-after-ms": "1"}, sent
 
     @staticmethod
     def vectors(body: dict[str, Any]) -> tuple[int, Any]:
@@ -520,9 +507,9 @@ class Endpoint:
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
     served = Endpoint()
-    yield served
-    served.server.shutdown()
-    served.server.server_close()
+    with answering(served.answer) as address:
+        served.url = f"{address}/v1"
+        yield served
 
 
 def test_an_endpoint_is_asked_in_one_request_and_its_order_is_put_right(endpoint: Endpoint) -> None:
@@ -593,10 +580,7 @@ def test_an_unavailable_endpoint_and_a_refused_text_are_different_errors(
 
 
 def test_an_endpoint_that_is_away_or_slow(endpoint: Endpoint) -> None:
-    def hang_up(body: dict[str, Any]) -> tuple[int, Any]:
-        raise ConnectionResetError
-
-    endpoint.act = hang_up
+    endpoint.act = lambda body: None
     with raises(EmbedderUnavailable, name="openai:m"):
         OpenAIEmbedder("m", base_url=endpoint.url, max_retries=0).embed(["a"])
     release = threading.Event()

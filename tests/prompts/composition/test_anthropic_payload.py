@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 from functools import cache
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +32,7 @@ from agentkit.prompts import (
     compose,
 )
 from tests.cases import for_cases
+from tests.loopback import Received, answering
 from tests.prompts.laws import law
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 8
@@ -408,27 +407,17 @@ def test_any_history_makes_a_request_that_the_sdk_takes(said: list[tuple[Any, st
 def test_the_official_client_sends_it_as_it_is() -> None:
     bodies: list[dict[str, Any]] = []
 
-    class Endpoint(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            bodies.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-            usage = {"input_tokens": 1, "output_tokens": 1}
-            said = {"id": "m", "type": "message", "role": "assistant", "model": "m", "usage": usage}
-            data = json.dumps({**said, "content": [text("yes")], "stop_reason": "end_turn"}).encode()
-            self.send_response(200)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *_: object) -> None: ...
+    def answer(request: Received) -> tuple[int, dict[str, str], bytes]:
+        bodies.append(json.loads(request.body))
+        usage = {"input_tokens": 1, "output_tokens": 1}
+        said = {"id": "m", "type": "message", "role": "assistant", "model": "m", "usage": usage}
+        data = json.dumps({**said, "content": [text("yes")], "stop_reason": "end_turn"}).encode()
+        return 200, {"content-type": "application/json"}, data
 
     ctx = PromptContext(user_input=UserInput(("see", Image(PNG))), intermediate=pair("a"), tools=(WEATHER,))
     made = compose(Layers("Help."), ctx, output_schema={"type": "object"}).to_anthropic()
-    with HTTPServer(("127.0.0.1", 0), Endpoint) as server:
-        threading.Thread(target=server.handle_request, daemon=True).start()
-        client = pytest.importorskip("anthropic").Anthropic(
-            api_key="none", base_url=f"http://127.0.0.1:{server.server_port}", max_retries=0
-        )
+    with answering(answer) as address:
+        client = pytest.importorskip("anthropic").Anthropic(api_key="none", base_url=address, max_retries=0)
         reply = client.messages.create(model="m", max_tokens=1, **made)
     assert reply.content[0].text == "yes"
     assert bodies == [{"model": "m", "max_tokens": 1, **json.loads(json.dumps(made))}]

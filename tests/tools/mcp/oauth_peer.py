@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx2
-import uvicorn
 from mcp.server.auth.provider import (
     AccessToken,
     AuthorizationCode,
@@ -22,7 +21,8 @@ from mcp.server.mcpserver import MCPServer
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyHttpUrl
 
-from tests.waiting import LONG, reserved_port, until
+from tests.loopback import serving
+from tests.waiting import reserved_port
 
 
 class OAuthPeer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
@@ -136,15 +136,5 @@ def oauth_server() -> Iterator[OAuthPeer]:
         def greet(name: str) -> str:
             return f"Hello {name}"
 
-        config = uvicorn.Config(
-            server.streamable_http_app(), host="127.0.0.1", port=port, log_level="critical", ws="none"
-        )
-        running = uvicorn.Server(config)
-        thread = threading.Thread(target=running.run, daemon=True)
-        thread.start()
-        until(lambda: running.started or not thread.is_alive())
-        try:
+        with serving(server.streamable_http_app(), port):
             yield peer
-        finally:
-            running.should_exit = running.force_exit = True
-            thread.join(LONG)
