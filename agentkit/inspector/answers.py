@@ -46,6 +46,8 @@ _MAX_LISTED = 1_000
 """Maximum sessions in the whole list."""
 _RUNS_OF_AGENT = 20
 """Maximum runs on the page of an agent."""
+_FIRST_LINES = 150
+"""Maximum lines of a journal that are read for the first screen of a run."""
 _MAX_NAME = 200
 """Maximum characters of a name in an error."""
 
@@ -140,9 +142,12 @@ async def agent_answer(source: InspectorSource, name: str) -> Json:
     return {**view, "runs": [run_summary(run) for run in newest.runs]}
 
 
-async def run_answer(source: InspectorSource, run_id: str) -> Json:
-    """Return a run with its timeline."""
-    return await in_thread(run_view, *await _outlined(source, run_id))
+async def run_answer(source: InspectorSource, run_id: str, *, is_beginning: bool = False) -> Json:
+    """Return a run with its timeline; `is_beginning` is True for the timeline of the first lines of the journal."""
+    lines = None
+    if is_beginning:
+        lines = _FIRST_LINES
+    return await in_thread(run_view, *await _outlined(source, run_id, lines))
 
 
 async def events_answer(source: InspectorSource, request: EventsRequest) -> Json:
@@ -297,15 +302,15 @@ def _journal(run: RunRecord) -> Journal:
     return run.journal
 
 
-async def _run(source: InspectorSource, run_id: str) -> RunRecord:
-    run = await source.run(run_id)
+async def _run(source: InspectorSource, run_id: str, lines: int | None = None) -> RunRecord:
+    run = await source.run(run_id, lines=lines)
     if run is None:
         raise Missing(f"run: unknown run {run_id[:_MAX_NAME]!r}")
     return run
 
 
-async def _outlined(source: InspectorSource, run_id: str) -> OutlinedRun:
-    run = await source.outlined(run_id)
+async def _outlined(source: InspectorSource, run_id: str, lines: int | None = None) -> OutlinedRun:
+    run = await source.outlined(run_id, lines=lines)
     if run is None:
         raise Missing(f"run: unknown run {run_id[:_MAX_NAME]!r}")
     return run
@@ -350,7 +355,7 @@ async def model_call_of(source: InspectorSource, request: CompositionRequest) ->
 async def _unchanged_call(source: InspectorSource, request: CompositionRequest) -> ModelCall:
     base = request.base
     if base.run is not None:
-        return await _call_of_run(source, base.run, base.step)
+        return await _call_of_run(source, base.run, base.step, is_beginning=request.is_beginning)
     if base.session is not None and base.turn is not None:
         return await _call_of_turn(source, base.session, base.turn, request)
     agent = await _agent(source, base.agent)
@@ -366,19 +371,28 @@ async def _unchanged_call(source: InspectorSource, request: CompositionRequest) 
     return ModelCall(agent, ctx, 1, 1)
 
 
-async def _call_of_run(source: InspectorSource, run_id: str, step: int | None) -> ModelCall:
-    run = await _run(source, run_id)
+async def _call_of_run(
+    source: InspectorSource, run_id: str, step: int | None, *, is_beginning: bool = False
+) -> ModelCall:
+    lines = None
+    if is_beginning:
+        lines = _FIRST_LINES
+    run = await _run(source, run_id, lines)
     agent = await _agent(source, run.agent)
     session = None
     if run.session is not None:
         session = await source.session(run.session)
     contexts = await in_thread(replayed_contexts, agent.definition, _journal(run), session)
+    replies = [entry.answer for entry in _journal(run).entries if entry.effect == "CallModel"]
+    if is_beginning:
+        # The lines that are not read can contain messages for the prompt of a call without a reply.
+        contexts = contexts[: max(1, len(replies))]
+        step = min(step or len(contexts), len(contexts))
     if step is None:
         step = len(contexts)
     if not 1 <= step <= len(contexts):
         raise Missing(f"step: unknown step {brief(step)}; the run has {len(contexts)} model calls, from 1")
     model_call = ModelCall(agent, contexts[step - 1], step, len(contexts), run)
-    replies = [entry.answer for entry in _journal(run).entries if entry.effect == "CallModel"]
     # A failed or paused run has a context for the next call, which has no reply.
     if step > len(replies):
         return model_call

@@ -132,7 +132,13 @@ def routes(source: SourceOf) -> list[Route]:
             "GET",
             lambda caller_source, request: answers.overview(caller_source, is_whole="all" in request.query_params),
         ),
-        api("run", "GET", lambda caller_source, request: answers.run_answer(caller_source, _parameter(request, "id"))),
+        api(
+            "run",
+            "GET",
+            lambda caller_source, request: answers.run_answer(
+                caller_source, _parameter(request, "id"), is_beginning="beginning" in request.query_params
+            ),
+        ),
         api(
             "agent",
             "GET",

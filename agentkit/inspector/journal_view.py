@@ -30,7 +30,8 @@ def journal_view(outline: JournalOutline, usage: Usage | None = None) -> Json:
 
     Without `usage`, tokens and money are read from all entries.
 
-    `count` is the number of events, `models` and `tools` are the numbers of model calls and of tool calls.
+    `count` is the number of events, `models` and `tools` are the numbers of model calls and of tool calls. Of the first
+    lines of a journal, `is_whole` is False, `count` is the number of `events`, and `ended`, `models`, `tools` are None.
 
     The times `began` and `ended` are seconds since 1970, or None if unknown. A journal stores the time of each result:
     a step begins at the end of the step before it, and the tool calls of one reply begin together. The run begins with
@@ -44,7 +45,8 @@ def journal_view(outline: JournalOutline, usage: Usage | None = None) -> Json:
     began = ended = None
     if outline.entries:
         began, ended = outline.entries[0].at, outline.entries[-1].at
-    return {
+    events = events_view(outline, 0)
+    view = {
         "run": journal.run_id,
         "agent": journal.agent,
         "session": journal.session,
@@ -53,14 +55,18 @@ def journal_view(outline: JournalOutline, usage: Usage | None = None) -> Json:
         "kwargs": dict(ctx.user_input.additional_kwargs),
         "continues_session": journal.continues_session,
         "usage": usage_view(usage or outline.usage),
+        "is_whole": outline.is_whole,
         "began": began,
         "ended": ended,
         "count": outline.count,
         "models": outline.counted("CallModel"),
         "tools": outline.counted("CallTools") + len(outline.unfinished),
-        "events": events_view(outline, 0),
+        "events": events,
         "answer": clipped(_answer(outline)),
     }
+    if not outline.is_whole:
+        view |= {"ended": None, "count": len(events), "models": None, "tools": None, "answer": ""}
+    return view
 
 
 def events_view(outline: JournalOutline, start: int) -> list[Json]:

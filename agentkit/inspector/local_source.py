@@ -18,7 +18,7 @@ from agentkit.ground.threads import in_thread
 from agentkit.inspector.evaluation_view import StoredEvaluation
 from agentkit.inspector.journal_view import waiting_calls
 from agentkit.inspector.played_prompt import PlayedPrompt, asked
-from agentkit.inspector.source import MAX_FIGURES, OutlinedRun, empty_journal
+from agentkit.inspector.source import MAX_FIGURES, OutlinedRun, beginning, empty_journal
 from agentkit.models.model import Reply
 from agentkit.observing.redaction import Redact, process_redact
 from agentkit.run.journal.journal import Journal, tool_error_count
@@ -144,7 +144,13 @@ class LocalSource:
     async def evaluations(self) -> Mapping[str, StoredEvaluation]:
         return self._evaluations
 
-    async def run(self, run_id: str) -> RunRecord | None:
+    async def run(self, run_id: str, *, lines: int | None = None) -> RunRecord | None:
+        run = await self._run(run_id)
+        if run is None or run.journal is None or lines is None:
+            return run
+        return replace(run, journal=beginning(run.journal, lines))
+
+    async def _run(self, run_id: str) -> RunRecord | None:
         if run_id not in self._runs:
             # The runs of an evaluation are many: a journal is read when its run is opened.
             for evaluation in self._evaluations.values():
@@ -161,11 +167,14 @@ class LocalSource:
             return replace(run, journal=empty_journal(run))
         return replace(run, journal=Journal.loads(text))
 
-    async def outlined(self, run_id: str) -> OutlinedRun | None:
-        run = await self.run(run_id)
+    async def outlined(self, run_id: str, *, lines: int | None = None) -> OutlinedRun | None:
+        run = await self._run(run_id)
         if run is None:
             return None
-        return OutlinedRun(run, JournalOutline.of(run.journal or empty_journal(run)))
+        journal = run.journal or empty_journal(run)
+        if lines is None or len(journal.entries) < lines:
+            return OutlinedRun(run, JournalOutline.of(journal))
+        return OutlinedRun(run, JournalOutline.of(beginning(journal, lines), is_whole=False))
 
     async def sessions(self, *, limit: int) -> Sequence[str]:
         return list(reversed(self._sessions))[:limit]

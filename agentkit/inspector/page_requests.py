@@ -103,6 +103,8 @@ class CompositionRequest(_Body):
     pointer: str | None = None
     journal: bool = False
     """True to include the run in the answer."""
+    is_beginning: bool = False
+    """True to compose the last model call in the first lines of the journal, if the requested call is later."""
 
     @property
     def is_changed(self) -> bool:

@@ -21,7 +21,7 @@ def run_view(run: RunRecord, outline: JournalOutline) -> Json:
     if run.error is not None:
         error = str(run.error)
     row = {**run_summary(run), "error": error, "waiting": waiting}
-    if run.state == "finished":
+    if run.state == "finished" or not outline.is_whole:
         return {**row, "journal": journal_view(outline, run.usage)}
     # The stored numbers are older than the journal while the run continues.
     return {**row, "tool_errors": len(failed_calls(outline.steps())), "journal": journal_view(outline)}

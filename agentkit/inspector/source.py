@@ -30,6 +30,15 @@ def empty_journal(run: RunRecord) -> Journal:
     return Journal(run.agent, run.run_id, PromptContext(user_input=run.input or UserInput()))
 
 
+def beginning(journal: Journal, lines: int) -> Journal:
+    """Return a journal with at most `lines` lines: its head, and its first entries."""
+    if len(journal.entries) < lines:
+        return journal
+    journal = journal.copy()
+    del journal.entries[lines - 1 :]
+    return journal
+
+
 class OutlinedRun(NamedTuple):
     """A run with the outline of its journal."""
 
@@ -60,12 +69,18 @@ class InspectorSource(Protocol):
         """Return figures of the newest runs of an agent, newest first, at most `MAX_FIGURES`."""
         ...
 
-    async def run(self, run_id: str) -> RunRecord | None:
-        """Return a run with its journal; None if the caller has no run with this id."""
+    async def run(self, run_id: str, *, lines: int | None = None) -> RunRecord | None:
+        """Return a run with its journal; None if the caller has no run with this id.
+
+        `lines` is the maximum number of lines of the journal, from its first line on; None for the whole journal.
+        """
         ...
 
-    async def outlined(self, run_id: str) -> OutlinedRun | None:
-        """Return a run with the outline of its journal; None if the caller has no run with this id."""
+    async def outlined(self, run_id: str, *, lines: int | None = None) -> OutlinedRun | None:
+        """Return a run with the outline of its journal; None if the caller has no run with this id.
+
+        `lines` as for `run`; `JournalOutline.is_whole` is False if the journal has further lines.
+        """
         ...
 
     async def sessions(self, *, limit: int) -> Sequence[str]:

@@ -229,29 +229,34 @@ class RunReader:
             if call.decision is not None and call.call_id not in journalled
         }
 
-    def journal_text(self, run_id: str) -> str:
-        """Return the journal of a run as `Journal.loads` reads it; empty if the run has not started."""
+    def journal_text(self, run_id: str, lines: int | None = None) -> str:
+        """Return the journal of a run as `Journal.loads` reads it; empty if the run has not started.
+
+        `lines` is the maximum number of lines, from the first line on; None for all lines.
+        """
         if not can_be_stored(run_id):
             return ""
-        query = sa.select(_lines.c.line).where(_lines.c.run == run_id).order_by(_lines.c.number)
-        lines = self._work(lambda connection: list(connection.scalars(query)))
+        query = sa.select(_lines.c.line).where(_lines.c.run == run_id).order_by(_lines.c.number).limit(lines)
+        texts = self._work(lambda connection: list(connection.scalars(query)))
         # SQLite does not enforce the type of a column: a corrupt line can be bytes.
-        if not all(isinstance(line, str) for line in lines):
+        if not all(isinstance(text, str) for text in texts):
             raise JournalError(f"the stored journal of {run_id!r} is corrupt", name="journal")
-        return "".join(lines)
+        return "".join(texts)
 
     def first_line(self, run_id: str) -> str | None:
         """Return the first line of the journal of a run, which contains the input; None if it is missing."""
         query = sa.select(_lines.c.line).where(_lines.c.run == run_id, _lines.c.number == 0)
         return self._work(lambda connection: connection.scalar(query))
 
-    def journal(self, run_id: str) -> Journal | None:
+    def journal(self, run_id: str, lines: int | None = None) -> Journal | None:
         """Return the journal of a run, or of an agent inside of a run; None if it has not started.
+
+        `lines` is the maximum number of lines that are read of a run, see `journal_text`.
 
         Raises:
             JournalError: The journal cannot be read.
         """
-        text = self.journal_text(run_id)
+        text = self.journal_text(run_id, lines)
         if "\n" in text:
             return Journal.loads(text)
         if not can_be_stored(run_id):

@@ -385,7 +385,9 @@ def test_a_damaged_run_hurts_no_other_run(store: RunStore) -> None:
     assert good == run("good") and bad.error == ("RunStoreError", "the stored data of this run is corrupt")
     assert [one.run_id for one in store.requeue_interrupted()] == ["good"]
     assert store.cancel("bad")
-    store.add(run("late"), "x\n")
+    store.add(run("late"), "x\ny\nz\n")
+    texts = [store.journal_text("late", lines) for lines in (None, 2, 0)]
+    assert texts == ["x\ny\nz\n", "x\ny\n", ""]
     with pytest.raises(JournalError):
         store.journal("late")
 

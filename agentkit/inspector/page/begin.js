@@ -9,6 +9,9 @@ export function composed({ run, session, turn, step }, more = {}, agent = null) 
   return post("compose", { base: { ...base, ...(step ? { step } : {}) }, journal: !run, ...more });
 }
 
+// A run with its first events; a short run is whole.
+export const beginning = (id) => get("run", { id, beginning: "yes" });
+
 export const session = (name, turn) => get("session", turn === undefined ? { name } : { name, turn });
 
 takeToken();
@@ -17,7 +20,7 @@ const { hash } = location;
 const begun = {
   overview: get("overview"),
   session: place.session === undefined ? null : session(place.session, place.turn),
-  run: place.run ? get("run", { id: place.run }) : null,
+  run: place.run ? beginning(place.run) : null,
   composed: !place.run && place.session !== undefined ? composed(place) : null,
 };
 for (const one of Object.values(begun)) one?.catch(() => {});

@@ -1,6 +1,6 @@
 // The page: its current run or turn, and the tabs.
 
-import { composed, first, session as asked } from "./begin.js";
+import { beginning, composed, first, session as asked } from "./begin.js";
 import { get, post, hasToken, keepToken, onToken } from "./api.js";
 import { TABS, address, ownerOf, read } from "./place.js";
 import { h, replace, shown, number, money, percent, problem, empty, choice, icon, say, plain, tagsOf, toolErrors } from "./dom.js";
@@ -80,7 +80,7 @@ async function draw() {
   // Requested together with the lists, not after them. The prompt of a run is requested after the run.
   const isNew = !place.create && !(isSame && state.data && !state.data.stale);
   const answer = isNew && !place.run ? ask(place) : null;
-  const run = isNew && place.run ? first("run").then((known) => known || get("run", { id: place.run })) : null;
+  const run = isNew && place.run ? first("run").then((known) => known || beginning(place.run)) : null;
   run?.catch(() => {}); // `detail` shows the error
   app.classList.toggle("has-content", Boolean(place.run || place.turn !== undefined || place.create || place.agent !== undefined || place.compare || place.evaluation));
   try {
@@ -110,12 +110,13 @@ async function draw() {
   else welcome();
 }
 
-// The prompt of a place, with its run; or the error if it cannot be composed.
-async function ask(place) {
+// The prompt of a place, with its run; or the error if it cannot be composed. With `is_beginning`, the prompt of an
+// early model call if the call of the place is late in its run.
+async function ask(place, is_beginning = false) {
   if (!place.run && place.session === undefined) return null;
   const kwargs = place.run ? undefined : state.kwargs?.[place.session];
   try {
-    return (await first("composed")) || (await composed(place, kwargs ? { kwargs } : {}, state.agentOf?.[place.session]));
+    return (await first("composed")) || (await composed(place, { ...(kwargs ? { kwargs } : {}), is_beginning }, state.agentOf?.[place.session]));
   } catch (error) {
     return { error };
   }
@@ -219,10 +220,10 @@ async function detail(mine, isSame, answer = null, run = null) {
     if (!isSame) main.classList.add("waiting");
     try {
       if (!place.run) state.run = null;
-      if (place.run) {
+      if (place.run && !answer) {
         const known = run ? await run : state.run;
         if (mine !== turnNumber) return;
-        Object.assign(state, { run: known, data: { pending: ask(place) } });
+        Object.assign(state, { run: known, data: { pending: ask(place, !known.journal.is_whole), isEarly: !known.journal.is_whole } });
       } else {
         const data = await (answer || ask(place));
         if (mine !== turnNumber || data.error?.status === 401) return;
@@ -240,19 +241,41 @@ async function detail(mine, isSame, answer = null, run = null) {
     main.classList.remove("waiting");
     present();
   } else present();
-  if (state.data.pending) await settle(mine);
+  await Promise.all([complete(mine), settle(mine)]);
   if (mine === turnNumber && ["queued", "running"].includes(state.run?.status)) timer = setTimeout(() => poll(mine), POLL);
 }
 
-// Waits for the prompt of the displayed run, and draws it.
+// Reads the further events and the figures of a long run, whose first events are displayed.
+async function complete(mine) {
+  if (!state.run || state.run.journal.is_whole) return;
+  try {
+    const run = await get("run", { id: state.run.id });
+    if (mine !== turnNumber) return;
+    state.run = run;
+    if (currentTab() === "timeline") redraw();
+  } catch (error) {
+    if (mine === turnNumber) say(error.message);
+  }
+}
+
+// Waits for the prompt of the displayed run, and draws it. Of a long run, the prompt of an early model call is drawn
+// until the requested prompt is composed.
 async function settle(mine) {
-  const { data } = state;
-  const prompt = await data.pending;
-  if (mine !== turnNumber || state.data !== data || prompt.error?.status === 401) return;
-  state.data = prompt;
-  showSteps();
-  if (currentTab() === "timeline") showBar();
-  else tab();
+  while (state.data.pending) {
+    const { data, place } = state;
+    const prompt = await data.pending;
+    if (mine !== turnNumber || state.data !== data || prompt.error?.status === 401) return;
+    state.data = data.isEarly && prompt.step !== place.step ? { ...prompt, pending: ask(place) } : prompt;
+    showSteps();
+    if (currentTab() === "timeline") showBar();
+    else redraw();
+  }
+}
+
+// Draws the tab again at its scroll position.
+function redraw() {
+  const before = state.view?.rows && { rows: state.view.rows, top: state.view.top };
+  tab(before);
 }
 
 function present() {
@@ -292,7 +315,7 @@ async function poll(mine) {
 // Start, duration and class of the error of a run. A run of another program has only the times of its journal.
 function timeChips({ started_at: started, journal, seconds, error_class: kind }) {
   const start = started ?? journal.began;
-  const length = seconds ?? (journal.began === null ? null : journal.ended - journal.began);
+  const length = seconds ?? (journal.ended === null ? null : journal.ended - journal.began);
   return [
     start === null ? null : h("span", { class: "chip" }, "started ", h("b", null, moment(start))),
     length === null ? null : h("span", { class: "chip", title: seconds === null ? "from the first to the last result in the journal" : "from the request to the end, with waiting for decisions" }, "took ", h("b", null, duration(length))),
@@ -336,7 +359,7 @@ function header(title) {
 // The last model calls of the run.
 function showSteps() {
   const { data, place } = state;
-  state.steps.hidden = !(data.steps > 1);
+  state.steps.hidden = !(data.steps > 1) || Boolean(data.pending);
   if (state.steps.hidden) return;
   const first = Math.max(1, data.steps - 29);
   const options = Array.from({ length: data.steps - first + 1 }, (_, at) => [first + at, String(first + at)]);
@@ -347,10 +370,11 @@ function showSteps() {
 
 // The bar of the layers, and the number of failed tool calls.
 function showBar() {
-  const { data } = state;
+  const { data, place } = state;
   const current = currentTab();
   const failures = current === "timeline" ? null : toolErrors(state.run?.tool_errors, "a", { href: address({ ...state.place, tab: "timeline" }) });
-  replace(state.hero, data.view && current !== "play" ? bar(data.view, { onpick: (layer) => pick(layer), cache: data.cache, reported: data.cached }) : null, failures);
+  const early = data.view && data.pending ? h("p", { class: "loading", role: "status" }, `This is the prompt of model call ${number(data.step)}. Composing the prompt of ${place.step ? `model call ${number(place.step)}` : "the last model call"}…`) : null;
+  replace(state.hero, early, data.view && current !== "play" ? bar(data.view, { onpick: (layer) => pick(layer), cache: data.cache, reported: data.cached }) : null, failures);
 }
 
 function currentTab() {
@@ -359,7 +383,7 @@ function currentTab() {
   return wanted || (["waiting", "failed"].includes(state.run?.status) ? "timeline" : "layers");
 }
 
-function tab() {
+function tab(before = null) {
   state.view?.destroy?.();
   state.view = null;
   const current = currentTab();
@@ -376,10 +400,11 @@ function tab() {
   state.panel.setAttribute("aria-labelledby", `tab-${current}`);
   const { data } = state;
   showBar();
-  if (data.pending && current !== "timeline") return replace(state.panel, h("p", { class: "loading" }, "Composing the prompt…"));
+  const isShown = current === "timeline" || (current === "layers" && data.view);
+  if (data.pending && !isShown) return replace(state.panel, h("p", { class: "loading" }, "Composing the prompt…"));
   const needsView = ["layers", "changes", "payload"].includes(current);
   if (needsView && data.error) return unknown(data.error);
-  ({ layers, timeline, changes, payload, recall, play })[current]();
+  ({ layers, timeline, changes, payload, recall, play })[current](before);
 }
 
 function pick(layer) {
@@ -443,13 +468,15 @@ function unknown(error) {
 
 const kwargsOf = () => (!state.run && state.kwargs?.[state.place.session] ? { kwargs: state.kwargs[state.place.session] } : {});
 
-function layers() {
-  const own = base();
-  state.view = new LayersView(state.panel, state.data, { load: (path, message) => post(path, { base: own, message, ...kwargsOf() }) });
+function layers(before) {
+  const own = state.data.pending ? { ...base(), step: state.data.step } : base();
+  const is_beginning = Boolean(state.data.pending);
+  state.view = new LayersView(state.panel, state.data, { load: (path, message) => post(path, { base: own, message, is_beginning, ...kwargsOf() }), before });
 }
 
-function timeline() {
+function timeline(before) {
   state.view = new TimelineView(state.panel, state.run, {
+    before,
     load: (start, calls) => post("events", { run: state.place.run, start, calls }).then(({ events }) => events),
     onstep: (step) => go({ ...state.place, step, tab: "layers" }),
     decide: async (decisions) => {

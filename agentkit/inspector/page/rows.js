@@ -8,7 +8,7 @@ export class Rows {
   constructor(scroller, list, { count, render, estimate = 64, role = "listitem", like = null, at = 0 }) {
     Object.assign(this, { scroller, list, count, render, role });
     this.heights = new Float64Array(count).fill(estimate);
-    if (like?.count === count) this.heights.set(like.heights);
+    if (like) this.heights.set(like.heights.subarray(0, count));
     this.offsets = new Float64Array(count + 1);
     this.nodes = new Map();
     this.beyond = 0;

@@ -187,10 +187,11 @@ export function approvals(run, decide) {
 function factsOf(run) {
   const { journal } = run;
   const used = journal.usage;
+  const later = (figure) => (journal.is_whole ? figure : "…"); // the first lines of a journal have no totals
   return [
-    ["Duration", journal.began === null ? "unknown" : duration(journal.ended - journal.began)],
-    ["Model calls", number(journal.models)],
-    ["Tool calls", number(journal.tools)],
+    ["Duration", journal.ended === null ? later("unknown") : duration(journal.ended - journal.began)],
+    ["Model calls", later(number(journal.models))],
+    ["Tool calls", later(number(journal.tools))],
     ["Tool errors", number(run.tool_errors)],
     ["Tokens in", number(used.input)],
     ["From a cache", used.input ? `${Math.round((used.cached / used.input) * 100)} %` : "0"],
@@ -201,7 +202,7 @@ function factsOf(run) {
 
 // The tab. Only visible events are in the document, and missing events are requested when they are scrolled into view.
 export class TimelineView {
-  constructor(panel, run, { load, onstep, decide }) {
+  constructor(panel, run, { load, onstep, decide, before = null }) {
     const { journal } = run;
     this.options = { onstep, load, calls: [], count: journal.count, start: journal.began };
     this.events = new Parts(journal.count, journal.events, "index", (start) => load(start, []), (at) => this.rows?.redraw(at));
@@ -216,7 +217,15 @@ export class TimelineView {
       run.status === "running" || run.status === "queued" ? h("p", { class: "loading" }, run.status === "running" ? "Running…" : "Queued…") : null,
     );
     replace(panel, scroller);
-    this.rows = new Rows(scroller, list, { count: journal.count, estimate: 96, render: (at) => this.row(at) });
+    this.rows = new Rows(scroller, list, { count: journal.count, estimate: 96, like: before?.rows, render: (at) => this.row(at) });
+    if (before) {
+      scroller.scrollTop = before.top;
+      this.rows.measure();
+    }
+  }
+
+  get top() {
+    return this.rows.scroller.scrollTop;
   }
 
   destroy() {

@@ -28,29 +28,37 @@ class JournalOutline:
         entries: The entries.
         effects: The effect of each entry.
         inner: Outlines of agents that run as tools, by the ids of their calls.
+        is_whole: False if the journal has further lines, which were not read.
     """
 
     def __init__(
         self, head: Journal, entries: Sequence[Entry], effects: Sequence[str], inner: Mapping[str, JournalOutline]
     ) -> None:
         self.head, self.entries, self.effects, self.inner = head, entries, effects, inner
+        self.is_whole = True
 
     @classmethod
-    def of(cls, journal: Journal) -> Self:
-        """Return the outline of a journal."""
+    def of(cls, journal: Journal, *, is_whole: bool = True) -> Self:
+        """Return the outline of a journal; `is_whole` is False if the journal has only the first entries of a run."""
         entries = [*journal.entries]
         inner = {call: cls.of(each) for call, each in journal.inner.items()}
-        return cls(journal, entries, [entry.effect for entry in entries], inner)
+        outline = cls(journal, entries, [entry.effect for entry in entries], inner)
+        outline.is_whole = is_whole
+        return outline
 
     @classmethod
-    def read(cls, text: str) -> Self:
+    def read(cls, text: str, *, is_whole: bool = True) -> Self:
         """Return the outline of a journal from its text, see `Journal.loads`.
+
+        `is_whole` is False if the text has only the first lines of the journal.
 
         Raises:
             JournalError: The first line cannot be read. Other lines are read when their entries are requested.
         """
         head, *lines = text.split("\n")
-        return cls._read(head, lines[:-1])
+        outline = cls._read(head, lines[:-1])
+        outline.is_whole = is_whole
+        return outline
 
     @classmethod
     def _read(cls, head: str, lines: Sequence[str]) -> Self:
@@ -89,7 +97,8 @@ class JournalOutline:
     @cached_property
     def unfinished(self) -> dict[str, JournalOutline]:
         """Outlines of agents that run as tools and have no result yet, by the ids of their calls."""
-        if not self.inner:
+        # Without the other lines, an agent without a result can have a result.
+        if not self.inner or not self.is_whole:
             return {}
         results = {
             self.entries[at].answer[0].call_id for at, effect in enumerate(self.effects) if effect == "CallTools"

@@ -94,29 +94,29 @@ class CallerSource:
             self._store.figures, agent, tenant=owner.tenant, user=owner.user or None, limit=MAX_FIGURES
         )
 
-    async def run(self, run_id: str) -> RunRecord | None:
+    async def run(self, run_id: str, *, lines: int | None = None) -> RunRecord | None:
         try:
             record = await self._endpoints.record(run_id, self._caller)
         except RunNotFound:
             return None
-        journal = await in_thread(self._store.journal, run_id)
+        journal = await in_thread(self._store.journal, run_id, lines)
         if journal is not None and not self._caller.is_operator:
             journal.remove_tracebacks()
         return replace(self._visible_run(record), journal=journal)
 
-    async def outlined(self, run_id: str) -> OutlinedRun | None:
+    async def outlined(self, run_id: str, *, lines: int | None = None) -> OutlinedRun | None:
         try:
             record = self._visible_run(await self._endpoints.record(run_id, self._caller))
         except RunNotFound:
             return None
 
         def read() -> JournalOutline:
-            text = self._store.journal_text(run_id)
+            text = self._store.journal_text(run_id, lines)
             if "\n" not in text:
                 return JournalOutline.of(empty_journal(record))
             if not self._caller.is_operator:
                 text = text_without_tracebacks(text)
-            return JournalOutline.read(text)
+            return JournalOutline.read(text, is_whole=lines is None or text.count("\n") < lines)
 
         return OutlinedRun(record, await in_thread(read))
 
