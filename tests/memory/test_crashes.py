@@ -33,7 +33,7 @@ def test_a_process_killed_between_any_two_writes_leaves_a_store_that_is_whole(
 ) -> None:
     """Each store at a third of the failpoints; the benchmark kills at all of them in each."""
     address = request.getfixturevalue("fresh_postgres") if store.startswith("postgresql") else ""
-    kills = str(unless_fresh(2, 10))
+    kills = str(unless_fresh(1, 10))
     command = [sys.executable, str(CRASHES), "--only", store, "--part", f"{part}/3", "--kills", kills, "--json"]
     rows = json.loads(subprocess.check_output([*command, "--postgres", address], text=True))
     assert [row for row in rows if any(row[fault] for fault in FAULTS)] == []

@@ -21,6 +21,7 @@ from agentkit import Agent, OpenAIModel, tool
 from agentkit.prompts import PromptContext, ToolCall
 from agentkit.testing import controlled_time
 from agentkit.tools import MCPServerError, MCPToolset, ToolContext, http_tool
+from tests.effort import thinned
 from tests.models.asking import NOTHING_LEFT_OPEN, both, composed, model_for
 from tests.servers import Asked, ChatServer, chunk, hangs, in_turn, says, serve, streams
 from tests.waiting import LONG, eventually, until
@@ -66,7 +67,7 @@ def test_connections_of_sync_runs_do_not_pile_up(own_server: ChatServer) -> None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="os.fork is missing")
-@pytest.mark.parametrize("ending", ["", "del agent\ngc.collect()\n"], ids=["kept", "gone"])
+@pytest.mark.parametrize("ending", thinned(["del agent\ngc.collect()\n", ""]))
 def test_a_forked_process_neither_uses_nor_closes_the_connections_of_its_parent(
     own_server: ChatServer, ending: str
 ) -> None:
