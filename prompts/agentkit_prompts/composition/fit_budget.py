@@ -166,7 +166,7 @@ class Fitting:
             remaining = final_counts[path]
             if remaining < units:
                 cause = self._cause(node, bounds[path], counts[path]) + self._obstacle(path, counts, fitting)
-                why = f"{self._share(node, remaining)}: {cause}"
+                why = f"{self._share(node, remaining, units)}: {cause}"
                 trims[path] = Trim(remaining, units, why, node.item_after(counts[path]))
         return self._keeping(final_counts, trims)
 
@@ -180,8 +180,11 @@ class Fitting:
             budget=self.budget,
         )
 
-    def _share(self, node: Node, count: int) -> str:
-        unit, whole = self._unit_of(node), node.units + node.lost
+    def _share(self, node: Node, count: int, whole: int) -> str:
+        # The units of a custom cut are shares of its limit: its text can be of any length below the limit.
+        if callable(node.size.cut):
+            return f"{node.tokens(count)} of {node.tokens(whole)} tokens kept"
+        unit = self._unit_of(node)
         if count:
             return f"{count} of {whole} {unit.plural} kept"
         if whole == 1:

@@ -294,6 +294,9 @@ def test_a_callable_cut_is_given_the_room_there_is() -> None:
     assert composition.tokens <= 60
     assert asked
     assert composition.system.text.startswith("word")
+    # The text of a custom cut can be shorter than its limit: the table has the tokens of the text.
+    short = compose(Layers(TextPrompt("word " * 200, size=Size(cut=lambda text, tokens: text[:8]))), "x", budget=60)
+    assert short.explain()[0].why == "2 of 250 tokens kept: the budget is 60 tokens"
 
 
 def test_history_starts_at_points_its_content_decides() -> None:
