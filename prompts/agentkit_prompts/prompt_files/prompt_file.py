@@ -107,9 +107,9 @@ def _contradictions(sources: Sequence[PromptSource]) -> Iterator[TemplateError]:
     """Yield the contradictions between the first file of a prompt and the other files."""
     first = sources[0]
     counts = first.front.keys_in_file()
-    names: dict[str | None, str] = {}
+    names: dict[str, str] = {}
     for source in sources:
-        other = names.setdefault(source.locale, source.file)
+        other = names.setdefault((source.locale or "").lower(), source.file)
         if other != source.file:
             yield _duplicate_error(source, other)
         for key, value in source.front.keys_in_file().items():

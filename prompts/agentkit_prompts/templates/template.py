@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 MediaTable = dict[str, dict[str, Source]]
 """Payloads of media, by kind and then by id, which is the hash of the content."""
 
+_MAX_TAG = 64
+"""Characters of a locale that are compared; tags of languages are shorter."""
 _TEXT = r"((?:[^{]|\{(?![{%#]))*+)"
 _AROUND_ONE_NAME = re.compile(rf"\A{_TEXT}\{{\{{ *+([A-Za-z]\w*+) *+\}}\}}{_TEXT}")
 
@@ -103,7 +105,7 @@ class Template:
     required: frozenset[str]
     """Names that must be defined; `{{ depth | default(1) }}` and `{{ depth or 1 }}` read an optional name."""
     _texts: dict[str | None, _CompiledText]
-    """Compiled texts by locale; the first text is also the value of None."""
+    """Compiled texts by the tag of the locale; the first text is also the value of None."""
     _check: Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], list[Problem]]] | None
     _options: dict[str, Any]
 
@@ -156,9 +158,9 @@ class Template:
         # Joining the texts around a slot would skip the check of a params schema and the isolated process.
         has_short_form = engine == "jinja" and check is None and not isolated
         texts: dict[str | None, _CompiledText] = {
-            locale: _compiled_text(program, has_short_form=has_short_form) for locale, program in programs.items()
+            _tag(locale): _compiled_text(program, has_short_form=has_short_form) for locale, program in programs.items()
         }
-        texts[None] = texts[next(iter(sources))]
+        texts[None] = next(iter(texts.values()))
         options = {"engine": engine, "params_schema": params_schema, "file": source_file, "first_line": first_line}
         put = object.__setattr__
         put(self, "text", text if isinstance(text, str) else FrozenDict(sources))
@@ -255,15 +257,19 @@ class Template:
         return state.hexdigest()
 
     def program(self, locale: str | None = None) -> Program:
-        """Return the program of the text for a locale; `zh-CN` falls back to `zh`, then to the first text."""
+        """Return the program of the text for a locale; `zh_CN` falls back to `zh`, then to the first text."""
         return self._text_for(locale).program
 
     def _text_for(self, locale: str | None) -> _CompiledText:
         """Return the compiled text for a locale, with the fallbacks of `program`."""
         if locale in self._texts:
             return self._texts[locale]
-        tag = (locale or "").replace("_", "-")
-        return self._texts.get(tag) or self._texts.get(tag.split("-", 1)[0]) or self._texts[None]
+        tag = _tag(locale or "")
+        while tag:
+            if tag in self._texts:
+                return self._texts[tag]
+            tag = tag.rpartition("-")[0]
+        return self._texts[None]
 
     def around(self, name: str, locale: str | None = None) -> tuple[str, str] | None:
         """Return the texts before and after `{{ name }}` if the template is only text around this slot, else None."""
@@ -340,6 +346,11 @@ def _is_place(place: object) -> bool:
     return isinstance(place, tuple) and len(place) == 2 and isinstance(place[0], str) and isinstance(place[1], int)
 
 
+def _tag(locale: str) -> str:
+    """Return a locale in the form in which locales are compared: without case, and with hyphens."""
+    return locale[:_MAX_TAG].replace("_", "-").lower()
+
+
 def _sources(text: str | Mapping[str, str]) -> dict[str, str]:
     """Return the texts by locale; one text has the locale `""`."""
     if isinstance(text, str):
@@ -347,6 +358,8 @@ def _sources(text: str | Mapping[str, str]) -> dict[str, str]:
     sources = dict(text)
     if not sources or not all(isinstance(source, str) for source in sources.values()):
         raise PromptError("Template: expected text, or a mapping of at least one locale to text")
+    if len({_tag(locale) for locale in sources}) < len(sources):
+        raise PromptError(f"Template: locales that differ only in case or hyphens: {brief(list(sources))}")
     return sources
 
 

@@ -413,7 +413,8 @@ def test_locales_may_repeat_but_not_contradict_the_fallback(folder: Path) -> Non
 
 
 def test_two_files_for_one_text_are_refused(folder: Path) -> None:
-    assert faults(folder, a__zh="A", b="---\nname: a\nlocale: zh\n---\nB") == [("a.zh", None, "name")]
+    for locale in ("zh", "ZH"):
+        assert faults(folder, a__zh="A", b=f"---\nname: a\nlocale: {locale}\n---\nB") == [("a.zh", None, "name")]
     assert faults(folder, a="A", b="---\nname: a\n---\nB") == [("b", 2, "name")]
 
 

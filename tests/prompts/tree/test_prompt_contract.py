@@ -174,15 +174,16 @@ def test_a_missing_kwarg_names_itself_and_its_prompt() -> None:
 
 
 def test_a_locale_falls_back_from_region_to_language_to_the_first() -> None:
-    template = Template({"en": "Hi", "zh": "你好", "pt-BR": "Oi"})
-    said = {
-        locale: TextPrompt(template).format_2_str(PromptContext(user_input="", locale=locale))
-        for locale in (None, "en", "en-GB", "zh-CN", "zh_TW", "pt-BR", "pt_BR", "pt", "xx", "")
-    }
-    assert said == {
-        None: "Hi", "en": "Hi", "en-GB": "Hi", "zh-CN": "你好", "zh_TW": "你好",
-        "pt-BR": "Oi", "pt_BR": "Oi", "pt": "Hi", "xx": "Hi", "": "Hi",
+    template = Template({"en": "Hi", "zh": "你好", "pt_BR": "Oi", "zh-Hant": "您好"})
+    expected = {
+        None: "Hi", "en": "Hi", "en-GB": "Hi", "zh-CN": "你好", "zh_TW": "你好", "ZH": "你好", "zh-Hant-TW": "您好",
+        "ZH_hant": "您好", "pt-BR": "Oi", "pt_BR": "Oi", "pt-br": "Oi", "pt": "Hi", "xx": "Hi", "": "Hi", "-": "Hi",
+        "zh-" * 100_000: "你好",
     }  # fmt: skip
+    for locale, text in expected.items():
+        assert TextPrompt(template).format_2_str(PromptContext(user_input="", locale=locale)) == text
+    with pytest.raises(PromptError, match="only in case or hyphens"):
+        Template({"pt-BR": "Oi", "pt_br": "Olá"})
 
 
 def test_a_template_file_is_read_as_utf_8(tmp_path: Path) -> None:
