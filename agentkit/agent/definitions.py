@@ -10,10 +10,10 @@ from agentkit.models.settings import NO_SETTINGS, ModelSettings, checked_setting
 from agentkit.run.parts.agent_definition import AgentDefinition
 from agentkit.run.parts.agent_tools import AgentTools, context_toolsets
 from agentkit.run.parts.agent_version import AgentVersion
-from agentkit.run.parts.chain import Chain
+from agentkit.run.parts.chain import LAYERS_EXPECTED, Chain
 from agentkit.run.parts.limits import Limits, checked_limits
 from agentkit.run.parts.run_context import with_default_prompts
-from agentkit_prompts.errors import brief
+from agentkit_prompts.errors import brief, kind_of
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import TokenCounter
 from agentkit_prompts.tree.layers import Layers
@@ -93,7 +93,7 @@ def _checked_prompts(instructions: object, layers: object) -> AnyPrompt | None:
         if isinstance(instructions, AnyPrompt):
             return instructions
         raise AgentDefinitionError(
-            f"instructions: expected text or a prompt, got {type(instructions).__name__}; "
+            f"instructions: expected text or a prompt, got {kind_of(instructions)}; "
             "Layers and prompters are passed as layers=...",
             name="instructions",
             value=type(instructions).__name__,
@@ -106,8 +106,7 @@ def _checked_prompts(instructions: object, layers: object) -> AnyPrompt | None:
         )
     if isinstance(layers, AnyPrompt):
         raise AgentDefinitionError(
-            f"layers: expected Layers or a prompter, got {type(layers).__name__}; a text or a prompt is passed as "
-            "instructions=...",
+            f"layers: {LAYERS_EXPECTED}, got {kind_of(layers)}; a text or a prompt is passed as instructions=...",
             name="layers",
             value=type(layers).__name__,
         )

@@ -70,9 +70,11 @@ class SourceFiles:
             elif file is not None and "instructions" not in self._values(file):
                 file = None
         if file is None:
-            return "its text is in Python code: copy it from `texts`, or move it to a prompt file or an agent file"
+            return (
+                "its text is in Python code: copy it from `result.texts`, or move it to a prompt file or an agent file"
+            )
         if self._read(file) is None:
-            return f"{file.as_posix()} cannot be read: copy it from `texts`"
+            return f"{file.as_posix()} cannot be read: copy it from `result.texts`"
         return f"{file.as_posix()} was changed since the agent was loaded: load the agent and optimise again"
 
     def _read(self, file: Path) -> str | None:

@@ -261,7 +261,7 @@ class KwargsError(PromptError):
         )
         super().__init__(
             f"additional_kwargs of the user input do not match the prompts: {needs}. Pass them with the input, "
-            "UserInput(text, additional_kwargs={...}), or for a whole session with keep_kwargs"
+            "UserInput(text, additional_kwargs={...}) or --kwarg NAME=VALUE, or for a whole session with keep_kwargs"
         )
         self.problems = dict(problems)
 
@@ -383,11 +383,11 @@ def brief(value: object, most: int = MAX_SHOWN_CHARS) -> str:
 
 
 def kind_of(value: object) -> str:
-    """Return a number as text; of any other value only the name of its type, because the value can be a secret."""
-    if isinstance(value, int | float):
+    """Return a number, None or a class as text; of any other value the name of its type: it can be a secret."""
+    if value is None or isinstance(value, int | float):
         return brief(value)
-    if value is None:
-        return "None"
+    if isinstance(value, type):
+        return f"the class {value.__name__}, not an instance"
     return type(value).__name__
 
 

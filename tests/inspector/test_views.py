@@ -35,6 +35,8 @@ from agentkit.prompts import (
     Size,
     TemplateError,
     TextPrompt,
+    ToolPrompt,
+    ToolSpec,
     WrapPrompt,
     compose,
 )
@@ -429,6 +431,17 @@ def test_a_difference_of_long_texts_takes_no_more_than_linear_time() -> None:
 
     of(1_000)
     assert of(40_000) < 100 * max(of(4_000), 0.002)
+
+
+def test_prompts_that_must_show_a_value_can_be_left_out() -> None:
+    layers = Layers(
+        [ToolPrompt(), "Be brief."], before_input=WrapPrompt([MemoPrompt()], "<docs>{{ wrapped_str }}</docs>")
+    )
+    shown = edited_layers(layers, {"system[0]": "", "before_input[0]": ""})
+    ctx = PromptContext("hi", documents=["Returns."], tools=[ToolSpec("add")])
+    assert str(compose(shown, ctx)) == "system: Be brief.\n\nuser: hi"
+    with pytest.raises(TemplateError, match="shows no prompt"):
+        edited_layers(layers, {"before_input[0]": "<docs></docs>"})
 
 
 def test_edited_layers_are_new_ones_and_know_their_prompts() -> None:

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from agentkit import Document, Message, ToolCall
+from agentkit import Agent, Document, Message, OfflineModel, ToolCall
+from agentkit.errors import AgentDefinitionError
 from agentkit.prompts import (
     ContextError,
     Conversation,
     Example,
     ExamplesPrompt,
     Fact,
+    Layers,
+    MemoPrompt,
     MessageError,
     PromptContext,
     PromptError,
+    PromptFolder,
+    Size,
+    TemplateError,
     TextPrompt,
+    TiktokenCounter,
     UserInputPrompt,
     WrapPrompt,
     compose,
@@ -69,6 +77,8 @@ HINTS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: Conversation() + Message("user", "hi"), TypeError, "'Conversation' and 'Message'"),  # type: ignore[operator]
     (lambda: TextPrompt("a", "b"), PromptError, r"at most 1 positional argument \(template\)"),  # type: ignore[misc]
     (lambda: ToolCall("1", "add", 5), MessageError, "a mapping or JSON text"),  # type: ignore[arg-type]
+    (lambda: compose("a", "b").diff("c"), PromptError, "expected a Composition, got str"),  # type: ignore[arg-type]
+    (lambda: WrapPrompt([MemoPrompt()], "<docs></docs>"), TemplateError, r"write \{\{ wrapped_str \}\}"),
 ]
 
 
@@ -76,3 +86,30 @@ HINTS: list[tuple[Callable[[], object], type[Exception], str]] = [
 def test_an_error_names_the_right_call(call: Callable[[], object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+MEMO = "got the class MemoPrompt, not an instance"
+CLASSES: list[tuple[Callable[..., object], Any, type[Exception], str]] = [
+    (Layers, MemoPrompt, PromptError, MEMO),
+    (Layers, [MemoPrompt], PromptError, rf"system\[0\]: .*{MEMO}"),
+    (lambda given: Layers("a", before_input=["b", given]), MemoPrompt, PromptError, rf"before_input\[1\]: .*{MEMO}"),
+    (WrapPrompt, [MemoPrompt], PromptError, rf"wrapped_prompts\[0\]: .*{MEMO}"),
+    (lambda given: compose(given, "q"), MemoPrompt, PromptError, MEMO),
+    (lambda given: Agent(OfflineModel(), given), MemoPrompt, AgentDefinitionError, MEMO),
+    (lambda given: Agent(OfflineModel(), layers=given), Layers, AgentDefinitionError, "the class Layers"),
+    (lambda given: Agent(OfflineModel(), layers=given), PromptFolder, AgentDefinitionError, r"path\)\.layers\(\)"),
+    (lambda given: MemoPrompt(size=given), Size, PromptError, "the class Size"),
+    (lambda given: compose("a", "q", counter=given), TiktokenCounter, PromptError, "TiktokenCounter"),
+    (lambda given: PromptContext("q", documents=given), Document, ContextError, "documents: .*the class Document"),
+    (lambda given: PromptContext("q", documents=[given]), Document, ContextError, r"s\[0\]: .*the class Document"),
+    (lambda given: PromptContext("q", conversation=[given]), Message, ContextError, r"n\[0\]: .*the class Message"),
+    (lambda given: PromptContext("q", conversation=given), Conversation, ContextError, "the class Conversation"),
+]
+
+
+@pytest.mark.parametrize(("call", "given", "error", "message"), CLASSES)
+def test_a_class_instead_of_an_instance_is_named(
+    call: Callable[..., object], given: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        call(given)

@@ -158,7 +158,7 @@ export class PlayView {
           { class: `editor-card ${hue(layerOf(prompt.path))}` },
           h("label", { for: id }, h("span", { class: "swatch", "aria-hidden": "true" }), shown(prompt.name), h("small", null, shown(prompt.path))),
           area,
-          h("footer", null, h("span", null, limits.filter(Boolean).join(" · "), prompt.engine === "literal" ? " · literal" : ""), h("span", { class: "grow" }), out, back),
+          h("footer", null, h("span", null, limits.filter(Boolean).join(" · "), prompt.engine === "literal" ? " · literal, without variables" : ""), h("span", { class: "grow" }), out, back),
         );
       }),
     );

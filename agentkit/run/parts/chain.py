@@ -19,7 +19,7 @@ from agentkit_prompts.composition.compose import RenderCache, compose
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.select_examples import needs_selection
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, UserInput
-from agentkit_prompts.errors import PrompterError, brief
+from agentkit_prompts.errors import PrompterError, brief, kind_of
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import COUNTER_EXPECTED, TokenCounter, is_counter
 from agentkit_prompts.tree.layers import Layers
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from agentkit_prompts.prompters.history import History, Tools
     from agentkit_prompts.prompters.prompter import Prompter, SlotValues
     from agentkit_prompts.schemas.params import JsonSchema
+
+LAYERS_EXPECTED = 'expected Layers, such as Layers("Be brief.") or PromptFolder.load(path).layers(), or a prompter'
 
 Output = TypeVar("Output", default=str)
 _TEXT = AnswerReader(str, cast(Any, None))
@@ -158,9 +160,7 @@ class Chain(Generic[Output]):
             self.prompter, self.layers = layers, layers.layers
         else:
             raise AgentDefinitionError(
-                f"layers: expected Layers, a prompter, a prompt or text, got {type(layers).__name__}",
-                name="layers",
-                value=type(layers).__name__,
+                f"layers: {LAYERS_EXPECTED}, got {kind_of(layers)}", name="layers", value=type(layers).__name__
             )
         self.output: Any = output
         self.counter = counter

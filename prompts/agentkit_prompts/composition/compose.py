@@ -18,7 +18,7 @@ from agentkit_prompts.composition.sections import EMPTY, Fragment, Section
 from agentkit_prompts.composition.select_examples import select
 from agentkit_prompts.composition.tools_and_output import OutputRequest, ToolsAndOutput
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec, UserInput
-from agentkit_prompts.errors import PromptError, check_types
+from agentkit_prompts.errors import PromptError, check_types, kind_of
 from agentkit_prompts.hints import with_option_hints
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tokens.budget import Budget
@@ -141,7 +141,7 @@ def _check_options(budget: int | Budget | None, counter: TokenCounter | None, ca
     if counter is not None and not is_counter(counter):
         raise PromptError(f"compose: counter: {COUNTER_EXPECTED}, got {counter!r:.60}", name="counter")
     if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int | Budget)):
-        received = type(budget).__name__
+        received = kind_of(budget)
         raise PromptError(
             f"budget: expected a number of tokens or a Budget, got {received}", name="budget", value=received
         )

@@ -14,7 +14,7 @@ from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Text
 from agentkit_prompts.context.short_repr import short_text
-from agentkit_prompts.errors import BudgetError, ChatTemplateError
+from agentkit_prompts.errors import BudgetError, ChatTemplateError, PromptError, kind_of
 from agentkit_prompts.hints import Hinted
 
 if TYPE_CHECKING:
@@ -67,6 +67,9 @@ class Composition(CallContent, metaclass=Hinted):
         """Return the first layer that differs from an earlier composition, and the number of tokens before it."""
         from agentkit_prompts.composition.diff import diff
 
+        if not isinstance(previous, Composition):
+            received = kind_of(previous)
+            raise PromptError(f"diff: expected a Composition, got {received}", name="previous", value=received)
         return diff(self, previous)
 
     @property

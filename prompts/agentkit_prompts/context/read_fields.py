@@ -12,7 +12,7 @@ from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.frozen import ReadOnlyDict, plain_text
 from agentkit_prompts.context.parts import Media, Part, Text
 from agentkit_prompts.context.trusted import NEVER_TRUSTED, Trusted
-from agentkit_prompts.errors import ContextError, MessageError, Problem, Problems, PromptError
+from agentkit_prompts.errors import ContextError, MessageError, Problem, Problems, PromptError, kind_of
 from agentkit_prompts.hints import option_hint
 from agentkit_prompts.limits import MAX_NAME_CHARS
 from agentkit_prompts.lists import is_list
@@ -39,7 +39,7 @@ def _items(value: Any, place: str, expected: str, problems: Problems) -> list[An
     """Return the items of an iterable; empty, with a problem, for text, a mapping or any other value."""
     if is_list(value):
         return list(value)
-    problems.append(Problem(place, f"expected a sequence of {expected}, got {type(value).__name__}"))
+    problems.append(Problem(place, f"expected a sequence of {expected}, got {kind_of(value)}"))
     return []
 
 
@@ -128,7 +128,7 @@ class ItemsReader:
         # Other libraries have classes with the same names.
         if name in _FIELDS and name != self.kind.__name__:
             advice = f"; use {_FIELDS[name]}=[...]"
-        problems.append(Problem(place, f"expected {kinds}, got {name}{advice}"))
+        problems.append(Problem(place, f"expected {kinds}, got {kind_of(item)}{advice}"))
         return None
 
 
@@ -207,7 +207,7 @@ def one_of(kind: type) -> Reader:
 
     def read(value: Any, place: str, problems: Problems) -> Any:
         if value is not None and not isinstance(value, kind):
-            problems.append(Problem(place, f"expected {kind.__name__} or None, got {type(value).__name__}"))
+            problems.append(Problem(place, f"expected {kind.__name__} or None, got {kind_of(value)}"))
         if isinstance(value, str):
             _refuse_trusted(value, place, problems)
             return plain_text(value)

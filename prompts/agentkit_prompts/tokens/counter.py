@@ -63,8 +63,8 @@ ESTIMATE = EstimateCounter()
 
 
 def is_counter(value: object) -> bool:
-    """True if a value is a token counter, which a `str` with its method `count` is not."""
-    return hasattr(value, "estimated") and callable(getattr(value, "count", None))
+    """True if a value is a token counter; a `str` with its method `count` and a class are not."""
+    return not isinstance(value, type) and hasattr(value, "estimated") and callable(getattr(value, "count", None))
 
 
 def prompt_count(counter: TokenCounter) -> Callable[[str], int]:

@@ -11,13 +11,13 @@ from pydantic import BeforeValidator, Field
 
 from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.context.prompt_context import PromptContext
-from agentkit_prompts.errors import LiteralTextWarning, TemplateError
+from agentkit_prompts.errors import LiteralTextWarning, TemplateError, kind_of
 from agentkit_prompts.templates.line_heads import LineHeads
 from agentkit_prompts.templates.rendered import Joined, Rendered
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.templates.unseen_characters import WORD_END
 from agentkit_prompts.tokens.budget import Size
-from agentkit_prompts.tree.prompt import BasePrompt
+from agentkit_prompts.tree.prompt import BasePrompt, has_own_code
 
 _WORDS = "user|assistant|system|tool|turn|fact|document|message|skill"
 _ITEM = rf"(\[)(?!\u200b) (?:\d(?: \d)* \]|(?i:{_WORDS}){WORD_END}|[^\[\]\n\r]*#)"
@@ -39,6 +39,28 @@ def default_template(text: str) -> Template:
     return Template(text)
 
 
+def check_shows(prompt: BasePrompt, name: str, shown: str) -> None:
+    """Reject a template that does not read the value that its class shows. An empty template leaves the prompt out.
+
+    Args:
+        prompt: The prompt.
+        name: Name of the value.
+        shown: Noun of the content of the value, for the error.
+
+    Raises:
+        TemplateError: The template has text, and does not read the name.
+    """
+    template = prompt.template
+    # A class with a custom `render` can show the value without the template.
+    if name in template.names or template.text == "" or has_own_code(prompt):
+        return
+    raise TemplateError(
+        f"{prompt.label}: its template does not read `{name}`, so it shows no {shown}: use the default template, or "
+        f"write {{{{ {name} }}}} at the place of the {shown}s",
+        file=template.file,
+    )
+
+
 class TextPrompt(BasePrompt):
     """Text of the developer. Its template can read all names of the context."""
 
@@ -50,7 +72,7 @@ def _prompts(value: Any) -> tuple[Any, ...]:
     if isinstance(value, str | Template | BasePrompt):
         value = (value,)
     if not isinstance(value, list | tuple):
-        raise ValueError(f"expected a prompt, text, or a list of them, got {type(value).__name__}")
+        raise ValueError(f"expected a prompt, text, or a list of them, got {kind_of(value)}")
     return tuple(_prompt(item) for item in value)
 
 
@@ -77,6 +99,13 @@ def _prompt(value: Any) -> Any:
     return value
 
 
+def _checked_prompt(value: object) -> object:
+    """Reject a value that is neither a prompt nor text, before pydantic reads it as the fields of a prompt."""
+    if not isinstance(value, BasePrompt):
+        raise ValueError(f"expected a prompt or text, got {kind_of(value)}")
+    return value
+
+
 AnyPrompt: TypeAlias = str | Template | BasePrompt
 """A prompt, or the text or template of a `TextPrompt`."""
 
@@ -88,7 +117,7 @@ if TYPE_CHECKING:
         def __get__(self, instance: object, owner: object) -> tuple[BasePrompt, ...]: ...
         def __set__(self, instance: object, value: AnyPrompt | Sequence[AnyPrompt]) -> None: ...
 else:
-    Prompts = Annotated[tuple[BasePrompt, ...], BeforeValidator(_prompts)]
+    Prompts = Annotated[tuple[Annotated[BasePrompt, BeforeValidator(_checked_prompt)], ...], BeforeValidator(_prompts)]
 
 
 class UserInputPrompt(BasePrompt):
@@ -249,10 +278,4 @@ class ToolPrompt(BasePrompt):
 
     def _check(self) -> None:
         super()._check()
-        # `reads` is None if a class has a custom `render`, which can show the tools without the template.
-        if "tools" not in self.template.names and self.reads is not None:
-            raise TemplateError(
-                f"{self.label}: its template does not read `tools`, so it shows no tool: use the default template, or "
-                "write {{ tools }} at the place of the tools",
-                file=self.template.file,
-            )
+        check_shows(self, "tools", "tool")

@@ -14,7 +14,7 @@ from agentkit_prompts.templates.rendered import Joined, Rendered
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.templates.traced_text import wrapped_value
 from agentkit_prompts.tree.extent import check_extent
-from agentkit_prompts.tree.leaves import AnyPrompt, Prompts, default_template
+from agentkit_prompts.tree.leaves import AnyPrompt, Prompts, check_shows, default_template
 from agentkit_prompts.tree.prompt import BasePrompt, render_prompt, render_values
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class WrapPrompt(BasePrompt):
 
     Raises:
         SchemaConflict: Two prompts of the tree require the same kwarg with different schemas.
+        TemplateError: A custom template does not read `wrapped_str`.
     """
 
     supplies: ClassVar[frozenset[str]] = frozenset({"wrapped_str"})
@@ -57,6 +58,7 @@ class WrapPrompt(BasePrompt):
 
     def _check(self) -> None:
         super()._check()
+        check_shows(self, "wrapped_str", "prompt")
         check_extent("", self)
         # A conflict of schemas raises an error here, not in the first turn.
         _ = self.additional_kwargs_schema

@@ -75,6 +75,33 @@ def test_a_template_that_fails_says_on_which_line(source: str, line: int) -> Non
 
 
 @for_cases(
+    ("source", "cause"),
+    [
+        ("{{ now.year }}", "NoneType has no 'year'; now is None: pass a value, or write {% if now %} around its use"),
+        ("{{ now.strftime('%d') }}", "NoneType has no 'strftime'; now is None"),
+        ("{{ now['year'] }}", "; now is None"),
+        ("{{ now - now }}", "; now is None"),
+        ("{{ now < 3 }}", "; now is None"),
+        ("{{ now() }}", "; now is None"),
+        ("{{ now[:2] }}", "; now is None"),
+        ("{{ now | length }}", "; now is None"),
+        ("{{ x }}{{ now }}{% for day in now %}{% endfor %}", "; now is None"),
+        ("{{ now + locale }}", "; locale is None, now is None"),
+        ("{{ additional_kwargs.a.b }}", "; additional_kwargs.a is None"),
+        ("{% set y = none %}{{ y.z }}", "NoneType has no 'z'"),
+        ("{{ now }}{{ x.y }}", "str has no 'y'"),
+        ("{{ items[5] }}", "list of length 1 has no element 5"),
+    ],
+)
+def test_an_error_that_none_causes_names_the_values_that_are_none(source: str, cause: str) -> None:
+    with pytest.raises(TemplateError) as caught:
+        Template(source).run({"now": None, "locale": None, "x": "", "items": [1], "additional_kwargs": {"a": None}})
+    message = str(caught.value)
+    assert cause in message
+    assert ("is None" in message) == ("is None" in cause)
+
+
+@for_cases(
     "source",
     [
         "{{ 1 + 'a' }}",

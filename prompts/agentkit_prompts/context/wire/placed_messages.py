@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.errors import MessageError, Problem, Problems
+from agentkit_prompts.errors import MessageError, Problem, Problems, kind_of
 from agentkit_prompts.lists import is_list
 
 
@@ -16,7 +16,7 @@ def items_of(value: object, where: str) -> list[object]:
         MessageError: The value is not a list.
     """
     if isinstance(value, Message) or not is_list(value):
-        problem = Problem(where, f"expected a list of messages, got {type(value).__name__}")
+        problem = Problem(where, f"expected a list of messages, got {kind_of(value)}")
         raise MessageError(str(problem), problems=[problem])
     return list(value)
 

@@ -18,7 +18,7 @@ from agentkit_prompts.context.wire.placed_messages import items_of, placed_messa
 from agentkit_prompts.context.wire.read_parts import PartReader
 from agentkit_prompts.context.wire.wire_form import form_of, mappings_in
 from agentkit_prompts.context.wire.write_anthropic import OPENING
-from agentkit_prompts.errors import MessageError, Problem, Problems, brief, check_types, error_of_problems
+from agentkit_prompts.errors import MessageError, Problem, Problems, brief, check_types, error_of_problems, kind_of
 from agentkit_prompts.names import nearest
 
 REASONING = ("reasoning_content", "thinking", "reasoning")
@@ -186,7 +186,7 @@ class _MessageReader(PartReader):
         if isinstance(item, Message):
             self._add(item)
         elif not isinstance(item, Mapping):
-            self.note(where, f"expected a message or its mapping, got {type(item).__name__}")
+            self.note(where, f"expected a message or its mapping, got {kind_of(item)}")
         elif "role" not in item and isinstance(item.get("type"), str):
             self._read_item(item, where)
         else:

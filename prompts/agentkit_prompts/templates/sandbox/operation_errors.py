@@ -56,6 +56,8 @@ class PromptUndefined(StrictUndefined):
             raise UndefinedName(f"{variable!r} is undefined", variable)
         kind = type(self._undefined_obj).__name__
         if not isinstance(self._undefined_name, str):
+            if isinstance(self._undefined_obj, list | tuple):
+                kind = f"{kind} of length {len(self._undefined_obj)}"
             raise _UndefinedValue(f"{kind} has no element {variable}", variable)
         raise _UndefinedValue(
             f"{kind} has no {variable!r}{nearest(variable, _field_names(self._undefined_obj))}", variable

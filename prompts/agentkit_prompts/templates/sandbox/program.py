@@ -103,9 +103,23 @@ class Program:
     def _located(self, code: _Code, error: Exception, values: Mapping[str, object]) -> TemplateError:
         """Return the TemplateError for an exception of a rendering, with its line in the template."""
         message = _message(error, values)
+        # The class of None, in our messages and in Python's.
+        if "NoneType" in message:
+            message += self._none_values(values)
         if not isinstance(error, TemplateOperationError):
             return TemplateError(message, file=self.file, line=code.line_of(error))
         return TemplateError(message, file=self.file, line=error.line or code.line_of(error), variable=error.variable)
+
+    def _none_values(self, values: Mapping[str, object]) -> str:
+        """Return the end of an error that None causes: the names of the template whose value is None, if any."""
+        kwargs = values.get("additional_kwargs")
+        names = [name for name in self.names if values.get(name, "") is None]
+        if isinstance(kwargs, Mapping):
+            names += [f"additional_kwargs.{name}" for name in self.kwargs if kwargs.get(name, "") is None]
+        if not names:
+            return ""
+        values_text = ", ".join([f"{name} is None" for name in names])
+        return f"; {values_text}: pass a value, or write {{% if {names[0]} %}} around its use"
 
     def __repr__(self) -> str:
         return f"Program({self.source[:40]!r})"

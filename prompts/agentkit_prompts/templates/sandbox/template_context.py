@@ -210,7 +210,7 @@ class PromptContext(BoundedContext):
             return BoundFormat(self.environment, value, name, text)  # type: ignore[arg-type]  # it is a sandbox
         if is_offered(value, name, is_prompt=True):
             return getattr(value, name)
-        if isinstance(value, Namespace | Mapping):
+        if value is None or isinstance(value, Namespace | Mapping):
             return attribute(value, name)
         label = name[:MAX_SHOWN_CHARS]
         raise TemplateOperationError(
