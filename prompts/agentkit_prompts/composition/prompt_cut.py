@@ -9,12 +9,12 @@ from typing import Any, cast
 from agentkit_prompts.composition.cut_order import Node, Siblings
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import PromptError
-from agentkit_prompts.templates.item_paths import ItemPaths
+from agentkit_prompts.templates.item_paths import composed_from
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.spans import Segment, Span, tile
 from agentkit_prompts.tokens.counter import TokenCounter
 from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
-from agentkit_prompts.tree.prompt import BasePrompt, has_own_values, render_prompt, render_values, with_fence
+from agentkit_prompts.tree.prompt import BasePrompt, render_prompt, render_values, with_fence
 from agentkit_prompts.tree.wrap import WrapPrompt, render_around
 
 _MAX_PIECES = 256
@@ -194,19 +194,8 @@ def _render_items(prompt: BasePrompt, ctx: PromptContext, count: int) -> Rendere
     # A selector must not select again among the examples that it selected.
     if isinstance(prompt, ExamplesPrompt):
         prompt = prompt.model_copy(update={"examples": items, "selector": StaticSelector()})
-    rendered = prompt.render(ctx.evolve(**first))
-    if has_own_values(prompt):
-        return _relocated(rendered, ItemPaths({str(prompt.items): tuple(items)}, ctx))
-    return rendered
-
-
-def _relocated(rendered: Rendered, paths: ItemPaths) -> Rendered:
-    """Return a rendering of a changed context with pointers into the whole context."""
-    segments = [
-        segment._replace(pointer=", ".join(filter(None, map(paths.of, segment.pointer.split(", ")))))
-        for segment in rendered.segments()
-    ]
-    return Rendered.from_segments(segments)
+    with composed_from(ctx):
+        return prompt.render(ctx.evolve(**first))
 
 
 def cut_points(rendered: Rendered, maximum: int) -> list[int]:

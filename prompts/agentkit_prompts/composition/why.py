@@ -11,7 +11,7 @@ from agentkit_prompts.composition.context_path import ABSENT, KWARGS, Advice, Co
 from agentkit_prompts.composition.explain import layer_table, names_read
 from agentkit_prompts.composition.rows import HistoryRow, is_inside, rows_of
 from agentkit_prompts.composition.trims import Trim
-from agentkit_prompts.context.items import Document, Example, Fact
+from agentkit_prompts.context.items import Document, Fact
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES
 from agentkit_prompts.context.skill import Skill
 from agentkit_prompts.errors import PromptError
@@ -21,7 +21,7 @@ from agentkit_prompts.templates.spans import Span
 from agentkit_prompts.tokens.counter import message_tokens
 from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
 from agentkit_prompts.tree.layers import PLACES
-from agentkit_prompts.tree.prompt import BasePrompt, has_own_code, has_own_values, render_prompt
+from agentkit_prompts.tree.prompt import BasePrompt, has_own_code, render_prompt
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.call_content import CallContent
@@ -322,23 +322,7 @@ class _Question:
         # The pointer of an expression lists the names that it reads.
         if paths == [None]:
             paths = [parse_path(name) for name in span.pointer.split(", ")]
-        prompt = self.prompts.get(span.prompt)
-        selected: Sequence[Example] = ()
-        # The pointers of a class with custom values are paths in the context.
-        if isinstance(prompt, ExamplesPrompt) and not prompt.examples and not has_own_values(prompt):
-            selected = prompt.chosen(self.composition.context)
-        return tuple([self._in_context(path, selected) for path in paths if path is not None])
-
-    def _in_context(self, path: ContextPath, selected: Sequence[Example]) -> ContextPath:
-        """Return the path in the context for a path whose index counts the selected examples."""
-        if path.root != "examples" or len(path) == 1 or not selected:
-            return path
-        identity = _identity(selected[int(path[1])])
-        for index, example in enumerate(self.composition.context.examples):
-            if _identity(example) == identity:
-                return ContextPath(("examples", index, *path[2:]))
-        # A selector can also return examples that are not in the context.
-        return ContextPath(("selected", *path[1:]))
+        return tuple([path for path in paths if path is not None])
 
     @cached_property
     def _kwargs_read(self) -> set[str]:
@@ -391,11 +375,6 @@ def _source_of(item: object) -> str:
     if isinstance(item, Fact | Skill) and item.source:
         return f"; from {item.source[-MAX_SHOWN_CHARS:]}"
     return ""
-
-
-def _identity(example: Example) -> tuple[str, ...]:
-    """Return the fields that identify an example, without its score, because a selector can return a scored copy."""
-    return example.input, example.output, example.id
 
 
 def _paths_read(prompt: BasePrompt) -> Iterator[ContextPath]:

@@ -14,7 +14,6 @@ from pydantic_core import CoreSchema, core_schema
 
 from agentkit_prompts.context.frozen import FrozenDict
 from agentkit_prompts.context.parts import Media, Source
-from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import PromptError, TemplateError, brief, check_types
 from agentkit_prompts.hints import hinted, with_option_hints
 from agentkit_prompts.system.regular_files import read_regular_text
@@ -23,6 +22,7 @@ from agentkit_prompts.templates.traced_text import TracedText
 
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema, ParamsSchema, Problem
+    from agentkit_prompts.templates.item_paths import ItemPaths
     from agentkit_prompts.templates.sandbox.program import Program, Syntax
 
 MediaTable = dict[str, dict[str, Source]]
@@ -290,12 +290,12 @@ class Template:
         *,
         locale: str | None = None,
         prefixes: Mapping[str, str] | None = None,
-        context: PromptContext | None = None,
+        paths: ItemPaths | None = None,
     ) -> Rendered:
         """Render the text with `values`, and return the text with its origins.
 
-        `prefixes` maps names in `values` to the path of their value in the context, if the name is not the path. With a
-        `context`, items of `values` that are items of the context, at any position, have their path in the context.
+        `prefixes` maps names in `values` to the path of their value in the context, if the name is not the path.
+        `paths` maps items of `values` to their path in the context, if they can have another position there.
 
         Raises:
             TemplateError: A value is missing, has the wrong type or cannot be printed, or a limit is exceeded.
@@ -312,7 +312,7 @@ class Template:
             trace = compiled.program.trace(values)
         except TemplateError as error:
             raise error.in_text(compiled.program.source) from error.__cause__
-        return TracedText(trace, values, prefixes or {}, context)
+        return TracedText(trace, values, prefixes or {}, paths)
 
     @with_option_hints
     def render(self, params: Mapping[str, Any], locale: str | None = None) -> str:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.parts import MARKER, MEDIA_OPENING, Media
-from agentkit_prompts.context.prompt_context import PromptContext, Trust
+from agentkit_prompts.context.prompt_context import Trust
 from agentkit_prompts.errors import PromptError
-from agentkit_prompts.templates.item_paths import ItemPaths
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.sandbox.values import MediaText, RenderedText, Site, Trusted
 from agentkit_prompts.templates.spans import Segment
 
 if TYPE_CHECKING:
+    from agentkit_prompts.templates.item_paths import ItemPaths
     from agentkit_prompts.templates.sandbox.trace import Piece, Trace
 
 _TRUSTED_ROOTS = frozenset({"now", "extra"})
@@ -40,22 +40,18 @@ class TracedText(Rendered):
         trace: Result of the program.
         values: Values that the program read.
         prefixes: Paths of values in the context, by the name in `values`, if the name is not the path.
-        context: The context if the class of the prompt can change its items in `values`, else None.
+        paths: Paths of items in the context, if they can have another position in `values`, else None.
     """
 
-    __slots__ = ("_context", "_paths", "_prefixes", "_trace", "_values")
+    __slots__ = ("_paths", "_prefixes", "_trace", "_values")
 
     def __init__(
-        self, trace: Trace, values: Mapping[str, Any], prefixes: Mapping[str, str], context: PromptContext | None
+        self, trace: Trace, values: Mapping[str, Any], prefixes: Mapping[str, str], paths: ItemPaths | None
     ) -> None:
-        if context is not None:
-            # The class can change its lists before the origins are computed.
-            values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
         self._trace = trace
-        self._values = values
+        self._values = values if paths is None else paths.values
         self._prefixes = prefixes
-        self._context = context
-        self._paths: ItemPaths | None = None
+        self._paths = paths
         media: tuple[Media, ...] = ()
         # Without parts, a marker can come from a wrapped text that passed through a filter. The search for a single
         # character is ten times as fast in a long text, so it comes first.
@@ -154,19 +150,14 @@ class TracedText(Rendered):
         root = _ROOT.match(pointer)
         if root is not None and root[0] in self._prefixes:
             return self._prefixes[root[0]] + pointer[root.end() :]
-        if self._context is not None:
-            return self._item_paths(self._context).of(pointer)
+        if self._paths is not None:
+            return self._paths.of(pointer)
         return pointer
 
     def _place_of_root(self, root: str) -> str:
-        if root in self._prefixes or self._context is None:
+        if root in self._prefixes or self._paths is None:
             return self._prefixes.get(root, root)
-        return self._item_paths(self._context).of_all(root)
-
-    def _item_paths(self, context: PromptContext) -> ItemPaths:
-        if self._paths is None:
-            self._paths = ItemPaths(self._values, context)
-        return self._paths
+        return self._paths.of_all(root)
 
     def _item(self, pointer: str) -> object:
         """Return the item of the context, such as a document, that contains the value at a pointer; None if no item."""
@@ -181,7 +172,7 @@ class TracedText(Rendered):
     def _single_item(self, pointer: str) -> object:
         """Return the item of the context that the class of the prompt passes under a separate name; None if no item."""
         root = _ROOT.match(pointer)
-        if self._context is None or root is None or not self._item_paths(self._context).contains(root[0]):
+        if self._paths is None or root is None or not self._paths.contains(root[0]):
             return None
         return self._values[root[0]]
 

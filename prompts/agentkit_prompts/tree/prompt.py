@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, Typed
 from pydantic import Field, field_validator, model_validator
 
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext, Trust
-from agentkit_prompts.errors import KwargsError, PromptError, TemplateError, brief
+from agentkit_prompts.errors import KwargsError, PromptError, brief
 from agentkit_prompts.hint_calls import CALLS
 from agentkit_prompts.hints import with_option_hints
 from agentkit_prompts.names import similar
+from agentkit_prompts.templates.item_paths import ItemPaths, composed_context, composed_from
 from agentkit_prompts.templates.line_heads import LineHeads
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.template import MediaTable, Template, media_table
@@ -25,6 +26,7 @@ from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tree.custom_formats import from_multimodal, from_text
 from agentkit_prompts.tree.fence import fenced, without_forged_nonce
 from agentkit_prompts.tree.frozen_model import FrozenModel
+from agentkit_prompts.tree.unknown_names import unknown_names
 
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema, Problem
@@ -152,7 +154,7 @@ class BasePrompt(FrozenModel, ABC):
         names = CONTEXT_NAMES.union(_supplied_names(self), self._additional_names())
         unknown = {name: line for name, line in self.template.names.items() if name not in names}
         if unknown:
-            raise _unknown_names(self, unknown, names)
+            raise unknown_names(type(self), self.label, self.template, unknown, names, is_own_code=has_own_code(self))
 
     def _additional_names(self) -> frozenset[str]:
         """Return the names that the template can read in addition to the context: here, names with a default in the
@@ -238,9 +240,8 @@ def render_values(
 
     `prefixes` as in `Template.run`.
     """
-    # Only a custom class can change the position of an item, and the origins take longer to compute then.
-    context = ctx if has_own_values(prompt) else None
-    rendered = prompt.template.run(values, locale=ctx.locale, prefixes=prefixes, context=context)
+    paths = _item_paths(prompt, values, ctx)
+    rendered = prompt.template.run(values, locale=ctx.locale, prefixes=prefixes, paths=paths)
     heads = prompt._heads
     if heads is None:
         return rendered
@@ -252,6 +253,20 @@ def render_values(
     return heads.without_forged(rendered, expected)
 
 
+def _item_paths(prompt: BasePrompt, values: Mapping[str, Any], ctx: PromptContext) -> ItemPaths | None:
+    """Return the paths of items; None if each item has the same position in `values` and in the composed context.
+
+    None is the usual case, because origins take longer to compute with these paths.
+    """
+    composed = composed_context() or ctx
+    # A selector or a cut chooses some of the items.
+    name = prompt.items
+    is_chosen = name is not None and name in values and values[name] is not ctx.view[name]
+    if is_chosen or composed is not ctx or has_own_values(prompt):
+        return ItemPaths(values, ctx, composed)
+    return None
+
+
 def render_prompt(prompt: BasePrompt, ctx: PromptContext) -> Rendered:
     """Render a prompt as a part of a larger prompt: inside its fence, if any.
 
@@ -259,7 +274,11 @@ def render_prompt(prompt: BasePrompt, ctx: PromptContext) -> Rendered:
         PromptError: Prompts render each other recursively, or `render` returned an object of another type.
     """
     try:
-        rendered = prompt.render(ctx)
+        if has_own_code(prompt):
+            with composed_from(ctx):
+                rendered = prompt.render(ctx)
+        else:
+            rendered = prompt.render(ctx)
     except RecursionError:
         # `Layers` checks the depth of prompts, but custom classes can render each other recursively.
         raise PromptError("prompts render each other recursively, or the data nests too deeply") from None
@@ -398,41 +417,3 @@ def _supplied_names(prompt: BasePrompt) -> frozenset[str]:
             value=type(supplies).__name__,
         )
     return frozenset(supplies)
-
-
-def _unknown_names(prompt: BasePrompt, unknown: Mapping[str, int], names: frozenset[str]) -> TemplateError:
-    """Return the error about unknown names of a template, each with its line."""
-    first = next(iter(unknown))
-    listed: list[str] = []
-    for name, line in sorted(unknown.items(), key=lambda item: item[1]):
-        details = [f"line {line}"]
-        suggestion = similar(name, names)
-        if suggestion is not None:
-            details.append(f"did you mean {suggestion!r}?")
-        listed.append(f"{name!r} ({', '.join(details)})")
-    advice = (
-        f"For data that comes with the user's input write {{{{ additional_kwargs.{first} }}}}, or use "
-        "AdditionalInfoPrompt"
-    )
-    if prompt.template.file is not None and type(prompt).__module__.startswith(_OURS):
-        advice = (
-            "For data that comes with the user's input write `kind: info` between two lines of --- at the start of the "
-            f"file, or {{{{ additional_kwargs.{first} }}}}"
-        )
-    # The class computes values, and only the class knows the names of these values.
-    if has_own_code(prompt):
-        name = type(prompt).__name__
-        advice = (
-            f"If {name} computes these values, list the names in the class: "
-            f"supplies = {{{', '.join(map(repr, sorted(unknown)))}}}"
-        )
-    text = prompt.template.text
-    if not isinstance(text, str):
-        text = next(iter(text.values()))
-    return TemplateError(
-        f"{prompt.label}: the context cannot supply {', '.join(listed)}; valid names: {', '.join(sorted(names))}. "
-        f"{advice}",
-        file=prompt.template.file,
-        line=unknown[first],
-        variable=first,
-    ).in_text(text)

@@ -1,4 +1,4 @@
-"""Trust and origin of items that a prompt class sorts, filters, repeats or replaces in `values`."""
+"""Trust and origin of items that a prompt class sorts, filters, repeats or replaces in `values` or in `render`."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from agentkit.prompts import (
 from agentkit.run.parts.citations import citations, unknown_labels
 from agentkit_prompts.composition.untrusted_sources import untrusted_sources
 from agentkit_prompts.tokens.budget import Cut
+from agentkit_prompts.tree.examples import StaticSelector
 
 CTX = PromptContext(
     user_input="x",
@@ -163,6 +164,81 @@ CASES: list[tuple[str, BasePrompt, list[tuple[str, str, str]]]] = [
 ]
 
 
+def rendering(base: type[BasePrompt], change: Values, **options: Any) -> BasePrompt:
+    """Return a prompt of a subclass of `base` that renders a changed context."""
+
+    class Rendering(base):  # type: ignore[misc,valid-type]
+        def render(self, ctx: PromptContext) -> Rendered:
+            return super().render(ctx.evolve(**change(ctx)))  # type: ignore[no-any-return]
+
+    return Rendering(**options)
+
+
+class FreshContext(MemoPrompt):
+    def render(self, ctx: PromptContext) -> Rendered:
+        return super().render(PromptContext("other", documents=ctx.documents[::-1]))
+
+
+class OtherPrompt(TextPrompt):
+    template: Template = Template("")
+
+    def render(self, ctx: PromptContext) -> Rendered:
+        return WrapPrompt([MemoPrompt()]).render(ctx.evolve(documents=ctx.documents[1:]))
+
+
+class OwnValuesAndRender(MemoPrompt):
+    def values(self, ctx: PromptContext) -> Mapping[str, Any]:
+        return {**super().values(ctx), "documents": ctx.documents[::-1]}
+
+    def render(self, ctx: PromptContext) -> Rendered:
+        return super().render(ctx.evolve(documents=ctx.documents[1:]))
+
+
+REVERSED = documents(_reversed)
+RENDERED: list[tuple[str, BasePrompt, list[tuple[str, str, str]]]] = [
+    ("reverse", rendering(MemoPrompt, REVERSED), [C, B, A]),
+    ("filter", rendering(MemoPrompt, documents(lambda items: items[1:])), [B, C]),
+    ("repeat", rendering(MemoPrompt, documents(lambda items: (items[2], items[0], items[2]))), [C, A, C]),
+    ("another field", rendering(MemoPrompt, lambda ctx: {"summary": "s"}), [A, B, C]),
+    (
+        "an item of the class",
+        rendering(MemoPrompt, documents(lambda items: [Document("oldest", source="c.md"), items[1]])),
+        [("oldest", "", "untrusted"), B],
+    ),
+    (
+        "facts",
+        rendering(KnowledgePrompt, lambda ctx: {"knowledge": ctx.knowledge[::-1]}),
+        [("two", "knowledge[1].text", "untrusted"), ("one", "knowledge[0].text", "untrusted")],
+    ),
+    (
+        "recalled",
+        rendering(RecalledPrompt, lambda ctx: {"recalled": ctx.recalled[1:]}),
+        [("last", "recalled[1].text", "untrusted")],
+    ),
+    ("a new context", FreshContext(), [C, B, A]),
+    ("another prompt", OtherPrompt(), [B, C]),
+    ("values, too", OwnValuesAndRender(), [C, B]),
+    ("a wrapper", rendering(WrapPrompt, REVERSED, wrapped_prompts=[MemoPrompt(), "x"]), [C, B, A]),
+    ("a nested wrapper", rendering(WrapPrompt, REVERSED, wrapped_prompts=[WrapPrompt([MemoPrompt()])]), [C, B, A]),
+    (
+        "a changed context of a changed context",
+        rendering(WrapPrompt, REVERSED, wrapped_prompts=[rendering(MemoPrompt, documents(lambda items: items[:2]))]),
+        [C, B],
+    ),
+    (
+        "values in a changed context",
+        rendering(WrapPrompt, documents(lambda items: items[1:]), wrapped_prompts=[own(MemoPrompt, REVERSED)]),
+        [C, B],
+    ),
+    ("inside of a wrapper", WrapPrompt([rendering(MemoPrompt, REVERSED), MemoPrompt()]), [C, B, A, A, B, C]),
+    (
+        "a template of the wrapper",
+        rendering(WrapPrompt, REVERSED, wrapped_prompts=["x"], template="{{ documents[0].text }} {{ wrapped_str }}"),
+        [C],
+    ),
+]
+
+
 def composed(prompt: BasePrompt, ctx: PromptContext = CTX, tokens: int | None = None) -> Composition:
     budget = None
     if tokens is not None:
@@ -171,7 +247,8 @@ def composed(prompt: BasePrompt, ctx: PromptContext = CTX, tokens: int | None = 
 
 
 def test_an_item_keeps_its_trust_and_its_origin_at_any_position() -> None:
-    wrong = {name: origins(composed(prompt)) for name, prompt, right in CASES if origins(composed(prompt)) != right}
+    cases = [*CASES, *RENDERED]
+    wrong = {name: origins(composed(prompt)) for name, prompt, right in cases if origins(composed(prompt)) != right}
     assert wrong == {}
 
 
@@ -189,10 +266,14 @@ def test_citations_and_explanations_follow_the_items() -> None:
 
 def test_equal_documents_are_told_apart_by_identity() -> None:
     ctx = CTX.evolve(documents=[Document("same", source="a.md"), Document("same", source="a.md")])
-    for change in (lambda c: c.documents[::-1], lambda c: c.view["documents"][::-1]):
-        composition = composed(own(MemoPrompt, lambda c, change=change: {"documents": change(c)}), ctx)  # type: ignore[misc]
-        shown = [span.pointer for span in composition.spans if span.text == "same"]
-        assert shown == ["documents[1].text", "documents[0].text"]
+    changes: list[Values] = [
+        lambda c: {"documents": c.documents[::-1]},
+        lambda c: {"documents": c.view["documents"][::-1]},
+    ]
+    for change in changes:
+        for prompt in (own(MemoPrompt, change), rendering(MemoPrompt, change)):
+            shown = [span.pointer for span in composed(prompt, ctx).spans if span.text == "same"]
+            assert shown == ["documents[1].text", "documents[0].text"]
 
 
 def test_a_computed_text_names_only_the_items_that_it_can_show() -> None:
@@ -241,8 +322,15 @@ def test_examples_that_a_class_sorts_or_repeats_have_their_position_in_the_conte
         shown = [span.pointer for span in composition.spans if span.text.startswith("q")]
         assert shown == [f"examples[{number}].input" for number in (2, 1, 0, 1)]
         assert [span.text for span in composition.why("examples[2]").spans] == ["q3", "a3"]
-    prompt = own(ExamplesPrompt, lambda ctx: {"examples": [Example("q9", "a9")]})
-    assert composed(prompt).why("examples[0]").spans == ()
+    for prompt in (
+        own(ExamplesPrompt, lambda ctx: {"examples": [Example("q9", "a9")]}),
+        ExamplesPrompt([("q9", "a9")]),
+    ):
+        assert composed(prompt).why("examples[0]").spans == ()
+    selecting = ExamplesPrompt(selector=StaticSelector(ids=["2"]))
+    ctx = CTX.evolve(examples=[Example(f"q{number}", "a", id=f"{number}") for number in (1, 2, 3)])
+    for prompt in (selecting, rendering(WrapPrompt, lambda c: {"examples": c.examples[1:]}, wrapped_prompts=selecting)):
+        assert [span.text for span in composed(prompt, ctx).why("examples[1]").spans] == ["q2", "a"]
 
 
 def test_messages_that_a_class_reverses_have_their_position_in_the_context() -> None:
