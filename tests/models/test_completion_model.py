@@ -22,13 +22,62 @@ from agentkit import (
 from agentkit.errors import AgentDefinitionError, UnknownOption
 from agentkit.models import ModelAuthError, ModelInterrupted, ModelRequestError, ModelUnavailable
 from agentkit.prompts import Conversation, Message, PromptError, ToolCall, compose
-from agentkit.prompts.chat_templates import BaseTemplate, ChatTemplateConfig, ChatTemplateError, ControlTokenError
+from agentkit.prompts.chat_templates import (
+    BaseTemplate,
+    ChatTemplateConfig,
+    ChatTemplateError,
+    ControlTokenError,
+    JinjaChatTemplate,
+)
+from agentkit.prompts.evaluation import MetaTemplate
 from tests.models.asking import ADD, KEY, NOTHING_LEFT_OPEN, ask, both, composed, failure
 from tests.models.raw import ChatML, raw_model
 from tests.raising import raises
 from tests.servers import ChatServer, completes, sends, streams
 
 pytestmark = NOTHING_LEFT_OPEN
+
+
+TEXTS = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+
+
+class OwnRender(ChatML):
+    def render(self, messages: Any, tools: Any = None, add_generation_prompt: bool = True, **kwargs: Any) -> str:
+        return f"{kwargs}"
+
+
+VARIABLES: list[tuple[Any, dict[str, Any], str | None, str | None]] = [
+    ("qwen3", {"enable_thinkng": False}, "enable_thinkng", "enable_thinking"),
+    ("qwen3", {"enable_thinking": False, "sequence_start": True}, None, None),
+    (ChatML(), {"mood": "Hm.", "moods": 1, "tools": []}, "moods, tools", "mood"),
+    (OwnRender(), {"anything": 1}, None, None),
+    (JinjaChatTemplate(TEXTS), {"a": 1}, "a", None),
+    (JinjaChatTemplate(TEXTS), {"documents": None}, None, None),
+    (JinjaChatTemplate(TEXTS + "{{ thinks }}"), {"think": 1}, "think", "thinks"),
+    (JinjaChatTemplate(TEXTS + "{% if x is defined %}{% set y = x %}{% endif %}"), {"x": 1}, None, None),
+    (JinjaChatTemplate(TEXTS + "{% if not x %}{% set x = 1 %}{% endif %}"), {"x": 1}, None, None),
+    (JinjaChatTemplate(TEXTS + "{% set x = x | default(1) %}"), {"x": 1, "messages": []}, "messages", None),
+    (JinjaChatTemplate(TEXTS, named={"tool_use": f"{TEXTS}{{{{ z }}}}"}), {"z": 1, "m": 2}, "m", None),
+    (MetaTemplate(), {"x": 1}, "x", None),
+]
+
+
+def test_a_variable_that_a_chat_template_ignores_is_an_error_at_construction() -> None:
+    results: list[tuple[Any, ...]] = []
+    for template, variables, *_ in VARIABLES:
+        name = suggestion = None
+        try:
+            OfflineModel(template, template_kwargs=variables)
+        except ChatTemplateError as error:
+            name, suggestion = error.name, error.suggestion
+        results.append((template, variables, name, suggestion))
+    assert results == VARIABLES
+    with raises(AgentDefinitionError, name="template_kwargs"):
+        OfflineModel("qwen3", template_kwargs=["enable_thinking"])  # type: ignore[arg-type]
+    with raises(ChatTemplateError, name="enable_thinkng", suggestion="enable_thinking"):
+        composed().to_text("qwen3", enable_thinkng=False)
+    with raises(ChatTemplateError, name="enable_thinkng"):
+        composed().to_sample("Yes", "qwen3", enable_thinkng=False)
 
 
 # What is sent

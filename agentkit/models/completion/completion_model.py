@@ -26,6 +26,7 @@ from agentkit_prompts.chat_templates.guard.token_marks import token_marks
 from agentkit_prompts.chat_templates.normalise import template_message
 from agentkit_prompts.chat_templates.reasoning_tags import opens_thought
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
+from agentkit_prompts.chat_templates.template_variables import check_variables
 from agentkit_prompts.chat_templates.tool_calls.formats import HARMONY, checked_format
 from agentkit_prompts.composition.fit_budget import without_oldest
 from agentkit_prompts.composition.marked_content import marked_content
@@ -40,7 +41,7 @@ from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.sampled_tokens import resealed
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.owner import Owner
-from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.errors import ChatTemplateError, check_types
 from agentkit_prompts.tokens.id_tokenizer import IdTokenizer
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ class CompletionModel(EndpointModel):
         AgentDefinitionError: Names every setting that completions do not support; or `session_len` is not a number of
             tokens.
         UnknownOption: Names all unknown options, and the right place of settings.
-        ChatTemplateError: The chat template is unknown, or no template is known for the model; names similar templates.
+        ChatTemplateError: The chat template is unknown, no template is known for the model, or the template does not
+            read a variable of `template_kwargs`; names similar templates or variables.
         PromptError: `tokenizer` is no tokenizer, or its file cannot be read.
     """
 
@@ -117,6 +119,13 @@ class CompletionModel(EndpointModel):
             raise AgentDefinitionError(
                 f"CompletionModel: session_len: expected a number of tokens, got {session_len!r}", name="session_len"
             )
+        check_types(
+            AgentDefinitionError,
+            "CompletionModel",
+            template_kwargs=(template_kwargs or {}, Mapping, "names with values"),
+        )
+        variables = dict(template_kwargs or {})
+        check_variables("template_kwargs", variables, template)
         self.session_len: int | None = session_len or getattr(template, "session_len", None)
         """Maximum tokens of prompt and reply together; None if the maximum is unknown."""
         self.chat_template: ChatTemplate = template
@@ -124,7 +133,7 @@ class CompletionModel(EndpointModel):
         self._format = checked_format(getattr(template, "tool_call_format", None))
         self.control_tokens: Policy = control_tokens
         """Handling of untrusted text that forms control tokens of the chat template."""
-        self.template_kwargs: Mapping[str, Any] = dict(template_kwargs or {})
+        self.template_kwargs: Mapping[str, Any] = variables
         """Other variables of the chat template."""
         self.tokenizer: IdTokenizer | None = None
         """Tokenizer of the model; None if prompts are sent as text."""

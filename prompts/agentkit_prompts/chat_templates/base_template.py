@@ -41,6 +41,9 @@ _TYPES: dict[str, Callable[[object], bool]] = {
 """Type name in an annotation -> test of a field value. A field of another type contains text."""
 
 
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
 class BaseTemplate:
     """Chat template as in the LMDeploy document: a subclass defines the text of a prompt and of a conversation.
 
@@ -95,6 +98,15 @@ class BaseTemplate:
         """Texts that only the template may write: stop words and message markers."""
         markers = [getattr(self, name, None) for name in self.marker_fields]
         return tokens_and_markers(self.stop_words or (), [marker for marker in markers if isinstance(marker, str)])
+
+    @property
+    def variables(self) -> frozenset[str] | None:
+        """Names of the other keyword arguments that `render` reads; None if a subclass overrides `render`."""
+        if not type(self).render.__module__.startswith("agentkit_prompts."):
+            return None
+        parameters = inspect.signature(self.messages2prompt).parameters.values()
+        names = {parameter.name for parameter in parameters if parameter.kind in _NAMED}
+        return frozenset(names - {"messages", "tools", "add_generation_prompt"})
 
     def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
         """Return the text for one prompt of the user: unchanged if the model only completes text, else decorated.

@@ -28,8 +28,9 @@ class ChatTemplate(Protocol):
     """Chat template of a model: converts a conversation to text.
 
     A template can also have `capability`, `session_len`, sampling defaults (`temperature`, `top_p`, `top_k`,
-    `repetition_penalty`) and `tool_call_format`, like `BaseTemplate`. With `rewrites_text = False`, a template
-    guarantees the same control tokens for all texts.
+    `repetition_penalty`) and `tool_call_format`, like `BaseTemplate`. If it has `variables`, the names of the other
+    keyword arguments that `render` reads, further names are errors. With `rewrites_text = False`, a template guarantees
+    the same control tokens for all texts.
     """
 
     @property

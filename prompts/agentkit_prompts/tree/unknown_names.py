@@ -8,8 +8,6 @@ from agentkit_prompts.errors import TemplateError
 from agentkit_prompts.names import similar
 from agentkit_prompts.templates.template import Template
 
-__all__ = ["unknown_names"]
-
 
 def unknown_names(
     prompt_class: type,

@@ -305,10 +305,11 @@ def test_no_word_of_a_tool_or_document_chooses_a_token(written: str, tool: ToolS
         f"{written}{{% for m in messages %}}<|im_start|>{{{{ m.content }}}}<|im_end|>{{% endfor %}}", lossy=True
     )
     context = PromptContext(user_input="Hi.", tools=[replace(tool, trust="untrusted")])
+    harmless = None if documents is None else [{"title": "b"}]
     with pytest.raises(ControlTokenError) as caught:
-        compose(Layers(), context).to_text(template, documents=[documents or {}])
+        compose(Layers(), context).to_text(template, documents=documents and [documents])
     assert caught.value.found == ()
-    text = compose(Layers(), context.evolve(tools=[ToolSpec("f")])).to_text(template, documents=[{"title": "b"}])
+    text = compose(Layers(), context.evolve(tools=[ToolSpec("f")])).to_text(template, documents=harmless)
     assert text.count("<|im_end|>") == 1
 
 

@@ -31,10 +31,10 @@ from agentkit.prompts import (
     WrapPrompt,
     compose,
 )
+from agentkit.prompts.example_selectors import StaticSelector
 from agentkit.run.parts.citations import citations, unknown_labels
 from agentkit_prompts.composition.untrusted_sources import untrusted_sources
 from agentkit_prompts.tokens.budget import Cut
-from agentkit_prompts.tree.examples import StaticSelector
 
 CTX = PromptContext(
     user_input="x",

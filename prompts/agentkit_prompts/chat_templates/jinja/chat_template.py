@@ -257,21 +257,23 @@ class JinjaChatTemplate:
         places = [(word, text.find(word, text.find(WORD))) for word in ControlTokens(self.control_tokens).words]
         return tuple([word for word, at in places if at >= 0 and not is_at_line_start(text[:at])])
 
+    @cached_property
+    def variables(self) -> frozenset[str]:
+        """Names of the variables that the template reads; `render` accepts them as keyword arguments."""
+        names: set[str] = set()
+        for source in (self.source, *self.named.values()):
+            names.update(self._ask("names", read_texts, source) if self.isolated else read_names(source))
+        return frozenset(names)
+
     def diagnose(self) -> list[Finding]:
         """Return findings about the template from the texts of small conversations."""
         with_tools = None
         if _WITH_TOOLS in self.named:
             with_tools = self._probe(self.named[_WITH_TOOLS])
-        findings = [*diagnose(self.source, self._names(), self._probe(self.source), with_tools)]
+        findings = [*diagnose(self.source, self.variables, self._probe(self.source), with_tools)]
         if not self.reads_its_calls:
             findings.append(unreadable_calls(self.tool_call_format))
         return findings
-
-    def _names(self) -> set[str]:
-        """Return the names that the template reads from its variables."""
-        if self.isolated:
-            return set(self._ask("names", read_texts, self.source))
-        return read_names(self.source)
 
     @cached_property
     def _variables(self) -> dict[str, Any]:
@@ -324,10 +326,7 @@ class JinjaChatTemplate:
     def _messages(self, messages: object, source: str) -> list[dict[str, Any]]:
         """Return messages as plain data, in the forms that the template reads."""
         probe = self._probe(source)
-        roles = None
-        if self.normalise:
-            roles = probe.text_roles
-        turns = plain_turns(messages, roles)
+        turns = plain_turns(messages, probe.text_roles if self.normalise else None)
         if turns is not None:
             return cast("list[dict[str, Any]]", turns)
         mappings = as_mappings(messages)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from typing import Any
 
-from jinja2 import meta, nodes
+from jinja2 import meta
 
 from agentkit_prompts.chat_templates.generation import has_generation
 from agentkit_prompts.chat_templates.jinja.environment import compiled
 from agentkit_prompts.chat_templates.jinja.probe import CALL, NAME, TOOL, WORD, Probe, conversation_of
 from agentkit_prompts.errors import ChatTemplateError
 
-_GIVEN = {"messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "strftime_now"}
+_REQUEST = {"messages", "tools", "add_generation_prompt"}
+_GIVEN = {"documents", "bos_token", "eos_token", "strftime_now"}
 _ANSWERED = "000000000"
 
 
@@ -38,7 +39,7 @@ _LATE_SYSTEM = [_user(), {"role": "assistant", "content": "b"}, {"role": "system
 _RESULT = {"role": "tool", "tool_call_id": _ANSWERED, "name": NAME, "content": WORD}
 
 
-def diagnose(source: str, names: set[str], probe: Probe, with_tools: Probe | None = None) -> Iterator[Finding]:
+def diagnose(source: str, names: Set[str], probe: Probe, with_tools: Probe | None = None) -> Iterator[Finding]:
     """Yield the findings about a template.
 
     Args:
@@ -107,7 +108,7 @@ def _forms(probe: Probe, tooled: Probe) -> Iterator[Finding]:
         yield Finding("wants_text_arguments", "arguments of tool calls must be JSON text; the normaliser writes it")
 
 
-def _rest(source: str, names: set[str], probe: Probe) -> Iterator[Finding]:
+def _rest(source: str, names: Set[str], probe: Probe) -> Iterator[Finding]:
     if probe.outcome([_user(WORD)], None, True) == probe.outcome([_user(WORD)], None, False):
         yield Finding("no_generation_prompt", "add_generation_prompt has no effect")
     if not has_generation(source):
@@ -120,13 +121,7 @@ def _rest(source: str, names: set[str], probe: Probe) -> Iterator[Finding]:
 
 
 def read_names(source: str) -> set[str]:
-    """Return the names that a template reads from its variables, including a name that it tests before setting it."""
+    """Return the names of the variables that a template reads, without the arguments of a request."""
     environment = compiled(source, True).environment
     tree = environment.parse(source)
-    stored = {node.name for node in tree.find_all(nodes.Name) if node.ctx != "load"}
-    asked = {
-        test.node.name
-        for test in tree.find_all(nodes.Test)
-        if test.name in ("defined", "undefined") and isinstance(test.node, nodes.Name)
-    }
-    return meta.find_undeclared_variables(tree) - environment.globals.keys() - (stored - asked)
+    return meta.find_undeclared_variables(tree) - environment.globals.keys() - _REQUEST

@@ -15,6 +15,7 @@ from agentkit_prompts.chat_templates.guard.tainted_text import Segments, Tree, u
 from agentkit_prompts.chat_templates.guard.trusted_reasoning import with_reasoning
 from agentkit_prompts.chat_templates.normalise import flat, plain
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
+from agentkit_prompts.chat_templates.template_variables import check_variables
 from agentkit_prompts.composition.sections import SEPARATOR, Section
 from agentkit_prompts.composition.targets.by_message import text_by_message, tokens_by_message
 from agentkit_prompts.composition.targets.chat_trees import (
@@ -85,7 +86,8 @@ def written_by_template(
     result: Callable[[CallContent, ChatTemplate, Policy, Mapping[str, Any]], T],
 ) -> T:
     """Return `result` for the composition; if the template cannot declare tools, calls and results become text."""
-    template = chat_template_of(chat_template, composition.context.now)
+    variables = {name: value for name, value in kwargs.items() if name != "add_generation_prompt"}
+    template = chat_template_of(chat_template, composition.context.now, variables)
     has_results: bool = getattr(template, "has_results", False)
     is_declared = bool(composition.tools_and_output.context_tools) or not composition.context.tools
     # If only a prompt shows the tools, the template would write calls in a form that the model has not seen.
@@ -223,13 +225,17 @@ def _section(section: Section, tokens: ControlTokens) -> CheckedTree:
     return CheckedTree(tree, plain, all(prompt.is_harmless for prompt in prompts))
 
 
-def chat_template_of(chat_template: GivenTemplate, now: datetime | None = None) -> ChatTemplate:
+def chat_template_of(
+    chat_template: GivenTemplate, now: datetime | None = None, kwargs: Mapping[str, Any] = {}
+) -> ChatTemplate:
     """Return the template that `find_chat_template` finds. If the template writes a date, it is the date of `now`.
 
     Raises:
-        ChatTemplateError: The template is unknown, or the value is not a chat template.
+        ChatTemplateError: The template is unknown, does not read one of `kwargs`, or the value is not a chat template.
     """
     template = find_chat_template(chat_template)
+    # Before `with_now`, which creates another template for each time.
+    check_variables("chat template", kwargs, template)
     with_now: Callable[[datetime], ChatTemplate] | None = getattr(template, "with_now", None)
     if now is None or with_now is None:
         return template

@@ -122,8 +122,8 @@ def _templated(
     from agentkit_prompts.composition.targets.token_row import token_row, written_replies
     from agentkit_prompts.tokens.id_tokenizer import IdTokenizer
 
-    template = chat_template_of(chat_template, composition.context.now)
     policy = kwargs.pop("control_tokens", "escape")
+    template = chat_template_of(chat_template, composition.context.now, kwargs)
     text, request = whole_text(composition, template, policy, [reply], {**kwargs, "add_generation_prompt": False})
     raw, spans = spans_of(template, request["messages"], request["tools"], **kwargs)
     loss_spans = spans

@@ -6,7 +6,7 @@ It reads the meta templates of the OpenCompass document. It is also a chat templ
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from agentkit_prompts.chat_templates.guard.control_tokens import tokens_and_markers
 from agentkit_prompts.context.items import ToolSpec
@@ -39,6 +39,9 @@ class MetaTemplate(MetaParser):
     Raises:
         InContextError: The configuration is invalid; names all problems.
     """
+
+    variables: ClassVar[frozenset[str]] = frozenset()
+    """Names of the other keyword arguments that `render` reads: none."""
 
     def __init__(
         self, config: Mapping[str, Any] | None = None, *, decode: Callable[[Sequence[int]], str] | None = None
