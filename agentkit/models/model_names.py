@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model
+from agentkit.models.provider_addresses import is_address
 from agentkit.models.providers import PROVIDERS
 from agentkit.models.settings import with_settings
 from agentkit_prompts.hints import with_option_hints
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.guard.control_tokens import Policy
     from agentkit_prompts.chat_templates.template_finder import GivenTemplate
 
-_SCHEMES = ("http://", "https://")
+_HOST = re.compile(r"(localhost|\d+(\.\d+){3}|\[[\da-fA-F:]+\])(:\d+)?(/|\Z)")
+"""Start of an address without a scheme: a host of this machine, or an IP address."""
 _FAMILIES = {
     "claude": "anthropic",
     "deepseek": "deepseek",
@@ -51,15 +54,15 @@ _OTHER_NAMES = {
 """Names of providers in other libraries."""
 
 
-def is_address(name: str) -> bool:
-    """True if a name is the address of a server, followed by `#` and the model."""
-    return name[:8].lower().startswith(_SCHEMES)
-
-
 def is_full_name(name: str) -> bool:
-    """True if a name contains its provider or the address of a server."""
+    """True if a name contains its provider or the address of a server, also an address that lacks its scheme."""
     provider, colon, _ = name.partition(":")
-    return is_address(name) or (bool(colon) and provider in PROVIDERS)
+    return is_address(name) or (bool(colon) and provider in PROVIDERS) or _lacks_scheme(name)
+
+
+def _lacks_scheme(name: str) -> bool:
+    # The name of a model contains no `#`.
+    return "#" in name or _HOST.match(name) is not None
 
 
 @with_option_hints
@@ -135,6 +138,12 @@ class ModelName(NamedTuple):
         provider, colon, rest = (part.strip() for part in name.partition(":"))
         if provider == "offline" and not rest:
             return cls(provider)
+        if provider not in PROVIDERS and _lacks_scheme(name):
+            # The address is not shown, because it may contain a password.
+            raise AgentDefinitionError(
+                "model: an address starts with http:// or https://, such as http://localhost:8000/v1#qwen3",
+                name="address",
+            )
         if not colon:
             raise _no_provider(name)
         if provider not in PROVIDERS:

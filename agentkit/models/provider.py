@@ -105,9 +105,14 @@ class Provider(NamedTuple):
         """The environment variable that contains the base URL, or the first of the possible variables."""
         return _set_variable(self.addresses).name
 
+    @property
+    def address_value(self) -> str:
+        """The base URL of the environment, as it is written there; empty without a variable."""
+        return _set_variable(self.addresses).value
+
     def base_url(self, passed: str | None = None) -> str:
         """Return the base URL that was passed, of the environment, or of the provider; empty if a part is missing."""
-        text = passed or _set_variable(self.addresses).value
+        text = passed or self.address_value
         if text:
             return self.read_address(text, self.path)
         values = {part.name: part.value for part in self.parts}

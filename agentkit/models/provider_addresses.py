@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+_SCHEMES = ("http://", "https://")
+
 _OLLAMA_PORT = "11434"
 _OLLAMA_CLOUD = "ollama.com"
 _LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 """Addresses that a client can connect to, by addresses that only a server can use."""
+
+
+def is_address(text: str) -> bool:
+    """True if a text is the address of a server, also with `#` and a model at its end."""
+    return text[:8].lower().startswith(_SCHEMES)
 
 
 def with_path(address: str, path: str) -> str:

@@ -159,6 +159,14 @@ def test_a_mistyped_provider_is_named_before_a_missing_key(run: Run) -> None:
     assert "missing API key" in run("chat", "--model", "qwen2.5:7b", "--once", "hello").stderr
 
 
+@pytest.mark.parametrize("key", ["", KEY])
+def test_an_address_without_its_scheme_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    done = run("chat", "--model", "localhost:8055/v1#qwen3", "--once", "hello")
+    assert done.exit_code == 1
+    assert "an address starts with http:// or https://" in done.stderr
+
+
 def refuses(status: int, message: str) -> object:
     return sends({"error": {"message": message, "code": None}}, status)
 

@@ -14,6 +14,7 @@ from agentkit import (
     Agent,
     AnthropicModel,
     Chain,
+    CompletionModel,
     FallbackModel,
     Limits,
     ModelError,
@@ -88,6 +89,12 @@ def test_a_name_gives_a_model(name: str, kind: type, called: str, host: str) -> 
         ("offline:x", "model", "offline:x"),
         ("http://localhost:8000/v1", "address", None),
         ("http://localhost:8000/v1#", "address", None),
+        ("localhost:8000/v1#qwen3", "address", None),
+        ("localhost:8000", "address", None),
+        ("10.0.0.7:8000/v1#qwen3", "address", None),
+        ("[::1]:8000#qwen3", "address", None),
+        ("gpu/v1#qwen3", "address", None),
+        ("qwen2.5:7", "provider", "qwen2.5"),
         (None, "model", "NoneType"),
         (["openai:gpt-5"], "model", "list"),
     ],
@@ -104,6 +111,13 @@ def test_an_address_that_is_none_is_refused_without_its_password(name: str) -> N
     with pytest.raises((ModelRequestError, AgentDefinitionError)) as caught:
         model(name)
     assert "hunter2" not in str(caught.value) and "hunter2" not in str(vars(caught.value))
+
+
+@pytest.mark.parametrize("kind", [OpenAIModel, OpenAIResponsesModel, AnthropicModel, CompletionModel])
+def test_a_model_class_refuses_an_address_as_its_name(kind: Any) -> None:
+    with raises(AgentDefinitionError, name="model") as caught:
+        kind("http://me:hunter2@localhost:8000/v1#qwen3")
+    assert "base_url=" in str(caught.value) and "hunter2" not in str(caught.value)
 
 
 def test_a_parameter_for_a_model_accepts_its_name(tmp_path: Path) -> None:

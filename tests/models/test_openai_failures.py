@@ -91,12 +91,29 @@ def test_a_stream_that_stalls_is_interrupted(server: ChatServer) -> None:
     assert error.text == "a"
 
 
-def test_nobody_listens_at_the_address() -> None:
+@pytest.mark.parametrize(
+    ("passed", "variable", "hint"),
+    [
+        ("http://HOST/v1", "", "base_url ends where /chat/completions begins"),
+        ("http://me:hunter2@HOST", "", "base_url ends where /chat/completions begins, such as http://HOST/v1"),
+        ("http://HOST/", "", "base_url ends where /chat/completions begins, such as http://HOST/v1"),
+        (None, "http://HOST/v1", "base_url (OPENAI_BASE_URL) ends where /chat/completions begins"),
+        (
+            *(None, "http://HOST"),
+            "base_url (OPENAI_BASE_URL) ends where /chat/completions begins, such as http://HOST/v1",
+        ),
+    ],
+)
+def test_nobody_listens_at_the_address(
+    monkeypatch: pytest.MonkeyPatch, passed: str | None, variable: str, hint: str
+) -> None:
     with reserved_port() as port:
-        error = failure(OpenAIModel("m", base_url=f"http://127.0.0.1:{port}/v1", max_retries=0))
+        host = f"127.0.0.1:{port}"
+        monkeypatch.setenv("OPENAI_BASE_URL", variable.replace("HOST", host))
+        error = failure(OpenAIModel("m", base_url=passed and passed.replace("HOST", host), max_retries=0))
     assert isinstance(error, ModelUnavailable)
-    assert f"127.0.0.1:{port}" in str(error)
-    assert "is the server running" in str(error)
+    assert str(error).startswith(f"m at {host}: no connection")
+    assert str(error).endswith(f"is the server running? Check that {hint.replace('HOST', host)}")
 
 
 # Keys and addresses

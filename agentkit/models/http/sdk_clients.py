@@ -142,8 +142,24 @@ class Clients:
 
     @property
     def address(self) -> str:
-        """Names of the argument and the environment variable of the base URL, for errors."""
+        """Name of the base URL for errors, with its environment variable if the variable is read."""
+        if self.custom is not None:
+            return "base_url of the client"
+        if self._base_url is not None and self._base_url.strip() != self._provider.address_value:
+            return "base_url"
         return f"base_url ({self._provider.address_variable})"
+
+    def address_hint(self, path: str) -> str:
+        """Return the name of the base URL and its required end before the path of a request, for errors."""
+        hint = f"{self.address} ends where {path} begins"
+        host = self.host
+        # Hosts of providers have other paths.
+        if not host or self.is_official or path.startswith("/v1"):
+            return hint
+        parts = urlsplit(self._url)
+        if parts.path.strip("/"):
+            return hint
+        return f"{hint}, such as {parts.scheme}://{host}/v1"
 
     @property
     def _address_name(self) -> str:
