@@ -37,7 +37,6 @@ from tests.servers import ChatServer, completes, sends, streams
 
 pytestmark = NOTHING_LEFT_OPEN
 
-
 TEXTS = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 
 

@@ -14,9 +14,10 @@ from agentkit.models.completion.completion_reader import CompletionReader
 from agentkit.models.completion.leading_thoughts import LeadingThoughts
 from agentkit.models.completion.reply_tokens import TOKEN_OPTIONS, ReplyTokens
 from agentkit.models.completion.text_score import EchoReader, TextScore
-from agentkit.models.http.endpoint import EndpointModel, refuse_address
+from agentkit.models.http.endpoint import EndpointModel
 from agentkit.models.http.endpoint_options import OF_SETTINGS, EndpointOptions
 from agentkit.models.http.restored_text import RestoredText, unmarked_text
+from agentkit.models.http.sdk_clients import refuse_address
 from agentkit.models.http.warned_once import WarnedOnce
 from agentkit.models.model_errors import ModelRequestError, ToolsTwiceWarning, UnreadableCallsWarning
 from agentkit.models.settings import Fields, ModelSettings, merged_body
@@ -115,7 +116,8 @@ class CompletionModel(EndpointModel):
     ) -> None:
         check_names("CompletionModel", options, (*EndpointOptions.__annotations__, *_OWN), OF_SETTINGS)
         # Otherwise the error is about the chat template of a model with this name.
-        refuse_address("CompletionModel", model)
+        if isinstance(model, str):
+            refuse_address(model)
         template = find_chat_template(chat_template, model)
         if session_len is not None and (type(session_len) is not int or session_len < 1):
             raise AgentDefinitionError(

@@ -29,7 +29,6 @@ from agentkit.models.model import OnDelta, Reply
 from agentkit.models.model_errors import ModelError, ModelInterrupted, ModelRequestError, ModelUnavailable
 from agentkit.models.prices import Price, known_price
 from agentkit.models.provider import Provider
-from agentkit.models.provider_addresses import is_address
 from agentkit.models.providers import PROVIDERS
 from agentkit.models.settings import NO_SETTINGS, Fields, ModelSettings, checked_settings, merged_body, settings_body
 from agentkit_prompts.errors import TokenizerError
@@ -93,7 +92,6 @@ class EndpointModel(ABC):
         **unknown: Any,
     ) -> None:
         check_names(type(self).__name__, unknown, (*EndpointOptions.__annotations__, "client"), OF_SETTINGS)
-        refuse_address(type(self).__name__, model)
         if max_concurrency is not None and (type(max_concurrency) is not int or max_concurrency < 1):
             raise AgentDefinitionError(
                 f"max_concurrency: expected a number of requests, 1 or more, got {max_concurrency!r:.40}",
@@ -440,20 +438,6 @@ class EndpointModel(ABC):
     async def aclose(self) -> None:
         """Close the connections that the running event loop opened."""
         await self._clients.aclose()
-
-
-def refuse_address(kind: str, model: str) -> None:
-    """Refuse an address as the name of a model.
-
-    Raises:
-        AgentDefinitionError: The name is an address, which is not shown, because it may contain a password.
-    """
-    if isinstance(model, str) and is_address(model):
-        raise AgentDefinitionError(
-            f"{kind}: expected the name of a model, got an address: pass the address as base_url= and the name as the "
-            'model, such as "qwen3"',
-            name="model",
-        )
 
 
 def model_secrets(model: object) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from agentkit.models.http.key_function import ApiKey, KeyFunction
 from agentkit.models.http.reply_body import bounded
 from agentkit.models.model_errors import ModelAuthError, ModelError, ModelRequestError
 from agentkit.models.provider import Provider
-from agentkit.models.provider_addresses import host_of
+from agentkit.models.provider_addresses import host_of, is_address
 from agentkit_prompts.credentials import BareAddress
 from agentkit_prompts.errors import check_types
 from agentkit_prompts.extras import install
@@ -66,6 +66,7 @@ class Clients:
             api_key=(key, (str, type(None)), "text, or a function that returns a key"),
             base_url=(base_url, (str, type(None)), "an address such as http://localhost:8000/v1"),
         )
+        refuse_address(model)
         if custom is not None and (
             isinstance(custom, type) or not (hasattr(custom, "base_url") and hasattr(custom, "api_key"))
         ):
@@ -297,6 +298,19 @@ class Clients:
                     value=mark,
                 )
         return url
+
+
+def refuse_address(model: str) -> None:
+    """Refuse an address as the name of a model.
+
+    Raises:
+        AgentDefinitionError: The name is an address, which is not shown, because it may contain a password.
+    """
+    if is_address(model):
+        raise AgentDefinitionError(
+            'model: expected the name of a model, such as "qwen3", got an address: pass the address as base_url=',
+            name="model",
+        )
 
 
 def _is_http_url(url: str) -> bool:

@@ -116,7 +116,10 @@ class ChatTemplateRegistry:
         hints: list[str] = []
         # Do not list all names.
         near = similar(last, self)
-        if near is not None:
+        # The name is no typing mistake: another version, or a name that the pattern of the template excludes.
+        if near is not None and _letters(last).startswith(_letters(near)):
+            hints.append(f"the registered template {near!r} is for models with other names")
+        elif near is not None:
             hints.append(f"did you mean {near!r}?")
         # Skip names of one or two letters, such as `yi`: too many words contain them.
         family = [name for name in self if len(name) > 2 and _family(name) in last]
@@ -149,6 +152,9 @@ class ChatTemplateRegistry:
     def __len__(self) -> int:
         return len(self._known())
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self)})"
+
     def _fit(self, name: str, part: str) -> tuple[int, int] | None:
         """Return the start and end of the match of a template in a part of a path, or None."""
         # A template without a pattern fits the model with its name.
@@ -164,6 +170,11 @@ class ChatTemplateRegistry:
             self._matches = {**matches, **self._matches}
             self._load = None
         return self._makers
+
+
+def _letters(name: str) -> str:
+    """Return the letters and digits of a name."""
+    return "".join(filter(str.isalnum, name))
 
 
 def _family(name: str) -> str:

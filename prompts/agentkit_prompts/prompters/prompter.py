@@ -330,6 +330,8 @@ class Prompter:
             problems += self._unexpected(other_keys)
             if other_keys and shows_input:
                 advice = "; one key that is not a slot can contain text of the user"
+            elif other_keys:
+                advice = f"; {type(self).__name__} shows text of the user only in slots"
         problems += _problems_of_values(values)
         raise_problems(PrompterError, "input", problems, advice=advice)
         # Values are converted after the checks, because `str` of a value of another type can fail.

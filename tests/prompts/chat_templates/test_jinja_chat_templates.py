@@ -16,6 +16,7 @@ import pytest
 from agentkit.prompts import Document, Message, ToolCall, ToolSpec
 from agentkit.prompts.chat_templates import ChatTemplateConfig, ChatTemplateError, JinjaChatTemplate
 from tests.cases import for_cases
+from tests.raising import raises
 
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
@@ -285,6 +286,9 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ChatTemplateError) as caught:
             JinjaChatTemplate.from_file(tmp_path / name)
         assert caught.value.template == str(tmp_path / name)
+    (tmp_path / "weights").mkdir()
+    with raises(ChatTemplateError, template=str(tmp_path / "weights"), name="chat_template"):
+        JinjaChatTemplate.from_file(tmp_path / "weights")
     with pytest.raises(ChatTemplateError):
         JinjaChatTemplate(3)  # type: ignore[arg-type]
 

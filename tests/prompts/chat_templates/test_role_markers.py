@@ -42,6 +42,7 @@ class Tags(RoleMarkerTemplate):
 
 def test_sixty_models_are_built_in_and_the_five_of_the_document() -> None:
     assert len(MODELS) == 65
+    assert all(name in repr(CHAT_TEMPLATES) for name in MODELS)
 
 
 def test_each_message_stands_between_the_markers_of_its_role() -> None:

@@ -44,7 +44,7 @@ def diagnose(source: str, names: Set[str], probe: Probe, with_tools: Probe | Non
 
     Args:
         source: Text of the template.
-        names: Names that it reads from its variables.
+        names: Names of the variables that it reads.
         probe: Renderer of small conversations, without conversion.
         with_tools: Renderer with the tool template of the model, if the model has a separate tool template.
     """

@@ -54,6 +54,13 @@ def read_files(path: Path) -> TemplateFiles:
         path = folder / _CONFIG
         if not path.is_file():
             path = folder / _TEMPLATE
+        if not path.is_file():
+            raise ChatTemplateError(
+                f"{folder}: the folder has neither {_CONFIG} nor {_TEMPLATE}; pass the file of the template, "
+                "or the name of a registered template",
+                template=str(folder),
+                name="chat_template",
+            )
     if path.suffix == ".json":
         config = _config(path)
         templates = _in_config(config, path)
