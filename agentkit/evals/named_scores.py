@@ -9,6 +9,7 @@ from agentkit.agent.agent import Agent
 from agentkit.evals.evaluation_errors import EvaluationError, EvaluationWarning
 from agentkit.evals.model_judge import Judge
 from agentkit.evals.run_scores import NamedScore, ScoreFunction
+from agentkit.models.abilities import model_path
 from agentkit.models.model_names import resolved_model
 from agentkit.models.offline.offline_model import OfflineModel
 from agentkit_prompts.caller_warnings import warn
@@ -62,5 +63,6 @@ def warn_of_doubts(functions: Mapping[str, ScoreFunction], agent: Agent[Any, Any
             doubt = function.doubt(specs, has_memory=has_memory)
             if doubt:
                 warn(EvaluationWarning(f"score {name}: {doubt}"))
-    if isinstance(resolved_model(options.get("model", agent.chain.model)), OfflineModel):
+    model = resolved_model(options.get("model", agent.chain.model))
+    if isinstance(model_path(model)[-1], OfflineModel):
         warn(EvaluationWarning("the offline model answers, so that the scores have no meaning: name another model"))

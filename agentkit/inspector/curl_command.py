@@ -9,6 +9,7 @@ import shlex
 from agentkit.errors import AgentError
 from agentkit.inspector.played_prompt import PlayedPrompt
 from agentkit.inspector.redacted_layers import sent_composition
+from agentkit.models.abilities import model_path
 from agentkit.models.http.endpoint import EndpointModel, model_secrets
 from agentkit_prompts.credentials import masked
 
@@ -25,7 +26,7 @@ def curl_command(prompt: PlayedPrompt) -> str:
         AgentError: The model has no HTTP endpoint.
         ModelRequestError: The model does not accept the composition.
     """
-    model = next(iter(getattr(prompt.model, "models", ())), prompt.model)
+    model = model_path(prompt.model)[-1]
     if not isinstance(model, EndpointModel):
         raise AgentError(f"the model {model.name!r} has no HTTP endpoint, so that curl cannot send its request")
     sent, _ = sent_composition(prompt.model, prompt.composition)

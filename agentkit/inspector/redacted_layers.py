@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from agentkit.models.abilities import model_path
 from agentkit.models.model import Model
 from agentkit.models.redacting.placeholders import Redacted
+from agentkit.models.redacting.redacting_model import RedactingModel
 from agentkit_prompts.composition.composition import Composition
 
 _MAX_LISTED = 50
@@ -17,13 +19,12 @@ Json = dict[str, Any]
 
 def sent_composition(model: Model, composition: Composition) -> tuple[Composition, frozenset[Redacted]]:
     """Return the composition that a model receives, and the texts that placeholders replace in it."""
-    # The requests of a fallback start with its first model.
-    for each in (model, *getattr(model, "models", ())[:1]):
-        redacted = getattr(each, "redacted", None)
-        if redacted is not None:
-            sent: tuple[Composition, frozenset[Redacted]] = redacted(composition)
-            return sent
-    return composition, frozenset()
+    replaced: frozenset[Redacted] = frozenset()
+    for each in model_path(model):
+        if isinstance(each, RedactingModel):
+            composition, texts = each.redacted(composition)
+            replaced |= texts
+    return composition, replaced
 
 
 def redacted_layers(model: Model, composition: Composition) -> dict[str, list[Json]]:

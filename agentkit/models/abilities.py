@@ -23,6 +23,17 @@ OutputMode = Literal["native", "tool", "prompted"]
 _ANY_MODE: tuple[OutputMode, ...] = ("prompted", "tool", "native")
 
 
+def model_path(model: Model) -> list[Model]:
+    """Return the models that the first request of a model passes: the model, then the first model of each wrapper.
+
+    The last model sends the request; the models before it are fallbacks and models that redact.
+    """
+    path = [model]
+    while inner := next(iter(getattr(path[-1], "models", ())), None):
+        path.append(inner)
+    return path
+
+
 def fitted(model: Model, composition: Composition) -> Composition:
     """Return the part of a composition that the model accepts: the whole if the model has no method `fitted`.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from agentkit.models.abilities import model_path
 from agentkit.models.model import Model
 
 
@@ -36,8 +37,7 @@ api-docs.deepseek.com), as of November 2026. A model without a published minimum
 
 def cache_minimum(model: Model) -> CacheMinimum | None:
     """Return the minimum length for the cache of the provider; None if it is unknown."""
-    # The first model of a fallback receives the prompt first.
-    first = next(iter(getattr(model, "models", ())), model)
+    first = model_path(model)[-1]
     host, name = getattr(first, "host", ""), first.name.lower().removeprefix("models/")
     for row_host, pattern, minimum in _ROWS:
         if host == row_host and re.match(pattern, name):

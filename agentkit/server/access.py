@@ -10,16 +10,16 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from agentkit.agent_files.yaml_lines import Problem, YamlFile, listed, read_yaml
+from agentkit.agent_files.yaml_lines import Place, Problem, YamlFile, listed, read_yaml
 from agentkit.errors import AgentDefinitionError
 from agentkit.server.client_names import NAME_CHARACTERS, NAME_PATTERN, checked_name
 from agentkit.server.server_errors import AccessDenied, AccessFileError, Unauthenticated
@@ -301,22 +301,63 @@ def add_token(
     except (OSError, ValueError) as error:
         raise AccessFileError(f"{path}: cannot be read: {error}", path=str(path)) from error
     token = _PREFIX + secrets.token_urlsafe(32)
-    fields = {"name": name, "sha256": token_hash(token), "tenant": tenant, "user": user, "scopes": scopes}
-    _replace_file(path, _with_token(text, fields))
+    fields = {"name": name, "sha256": token_hash(token), "tenant": tenant, "user": user, "scopes": [*scopes]}
+    _check_token(path, fields)
+    try:
+        _replace_file(path, _with_token(path, text, fields))
+    except AccessFileError:
+        if text:
+            _check_stored(path, name)
+        raise
     return token
 
 
-def _with_token(text: str, fields: Mapping[str, Any]) -> str:
+def _check_token(path: Path, fields: Mapping[str, Any]) -> None:
+    """Check a new token.
+
+    Raises:
+        AccessFileError: The token is invalid. Its problems have no line, because the file does not contain it.
+    """
+    problems: list[Problem] = []
+    places: dict[Place, int] = {(field,): 1 for field in fields}
+    YamlFile(str(path), fields, places, "").validated(TokenPart, problems)
+    if problems:
+        raise _file_error(path, [replace(problem, line=None) for problem in problems])
+
+
+def _check_stored(path: Path, name: str) -> None:
+    """Check an access file to which a token cannot be added: its problems have the lines that its owner reads.
+
+    Raises:
+        AccessFileError: The file is invalid, or has a token with this name.
+    """
+    if any(caller.name == name for caller in _callers(path).values()):
+        raise AccessFileError(
+            f"{path}: the file has a token {name!r}: delete its entry, or choose another name",
+            path=str(path),
+            name=name,
+        )
+
+
+def _with_token(path: Path, text: str, fields: Mapping[str, Any]) -> str:
     """Return the text of an access file with one more token; comments and order of the file stay."""
     rows = [f"{field}: {json.dumps(value, ensure_ascii=False)}" for field, value in fields.items() if value is not None]
     entry = "  - " + "\n    ".join(rows) + "\n"
     # Text is inserted instead of a YAML dump, which would lose the comments of the file.
     if text and not text.endswith("\n"):
         text += "\n"
-    if "tokens:" not in [line.rstrip() for line in text.splitlines()]:
+    keys = [line.rstrip() for line in text.splitlines()]
+    if "tokens:" not in keys:
+        for number, key in enumerate(keys, 1):
+            if key.startswith("tokens:"):
+                message = "expected `tokens:` alone in its line, and the tokens in the lines after it: "
+                raise _file_error(
+                    path, [Problem(str(path), number, f"{message}write them so, then add a token", "tokens")]
+                )
+        keys.append("tokens:")
         text += "tokens:\n"
     lines = text.splitlines(keepends=True)
-    start = [line.rstrip() for line in lines].index("tokens:") + 1
+    start = keys.index("tokens:") + 1
     return "".join([*lines[:start], entry, *lines[start:]])
 
 
@@ -359,13 +400,17 @@ def _callers(path: Path, reported_path: Path | None = None) -> Mapping[str, Call
             callers = _read_callers(file, spec, problems)
     if not problems:
         return callers
-    text = listed(problems)
     if reported_path is None:
         reported_path = path
     else:
-        text = text.replace(path.as_posix(), reported_path.as_posix())
+        # The lines of a temporary file are not the lines of the reported file.
+        problems = [replace(problem, file=str(reported_path), line=None) for problem in problems]
+    raise _file_error(reported_path, problems)
+
+
+def _file_error(path: Path, problems: Sequence[Problem]) -> AccessFileError:
     first = problems[0]
-    raise AccessFileError(text, path=str(reported_path), line=first.line, name=first.key or None)
+    return AccessFileError(listed(problems), path=str(path), line=first.line, name=first.key or None)
 
 
 def _read_callers(file: YamlFile, spec: _AccessFile, problems: list[Problem]) -> dict[str, Caller]:

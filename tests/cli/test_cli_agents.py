@@ -378,8 +378,12 @@ def test_commands_act_for_a_tenant(run: Run, folder: Path) -> None:
     assert list(means.values()) == [1, 0.5, 0]
     # An agent without a memory acts for the tenant too.
     (folder / "b.yaml").write_text("name: till\nmodel: offline\ntools: [./till.py:pay]\n")
-    paid = run("run", "Use pay with amount=5.", "--agent", "b.yaml", *tenant, "--yes")
-    assert paid.stdout.startswith("5 of acme for ")
+    owners = {"acme for local": tenant, "local for local": (), "local for ada": ("--user", "ada")}
+    for owner, names in owners.items():
+        paid = run("run", "Use pay with amount=5.", "--agent", "b.yaml", *names, "--yes")
+        assert paid.stdout.startswith(f"5 of {owner}"), names
+    stored = run("sessions", "list", "--agent", "b.yaml")
+    assert "user local" in stored.stderr
 
 
 def test_python_files_of_an_agent_that_import_each_other(

@@ -223,7 +223,8 @@ def test_long_tool_traffic_is_shown_in_short(run: Run, endpoint: ChatServer) -> 
 def test_help_and_what_to_type_offline(run: Run, folder: Path) -> None:
     code = 'from agentkit import tool\nORDERS = {}\ndef order_status(order: str) -> str:\n    """Tell."""\n'
     (folder / "tools.py").write_text(f"{code}    return order\n")
-    (folder / "shop.yaml").write_text("name: shop\nmodel: offline\ntools: ['./tools.py:order_status']\n", "utf-8")
+    model = "{name: offline, redact: untrusted}"
+    (folder / "shop.yaml").write_text(f"name: shop\nmodel: {model}\ntools: ['./tools.py:order_status']\n", "utf-8")
     done = run("chat", "--agent", "shop.yaml", stdin="/help\n")
     assert 'try: Use order_status with order="..."' in done.stderr
     assert "/layers shows the last prompt\n/why" in done.stdout and "unknown command" not in done.stderr

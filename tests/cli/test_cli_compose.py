@@ -121,6 +121,26 @@ def test_a_session_is_part_of_what_would_be_sent_and_stays_as_it_is(run: Run, in
         assert len(memory.session("s").conversation) == 2
 
 
+def test_personal_data_that_a_model_does_not_receive_is_not_shown(run: Run, folder: Path) -> None:
+    prompt = "Be brief. Ask dev@example.com."
+    models = {"a": "name: 'http://127.0.0.1:9/v1#tiny', redact: untrusted", "b": "name: offline, redact: all"}
+    for name, model in models.items():
+        (folder / f"{name}.yaml").write_text(f"model: {{{model}}}\ninstructions: {prompt}\n")
+    (folder / "c.py").write_text(
+        "from agentkit import Agent, FallbackModel, OpenAIModel\nfrom agentkit.guards import RedactingModel\n"
+        "first = RedactingModel(OpenAIModel('tiny', base_url='http://127.0.0.1:9/v1'))\n"
+        f"agent = Agent(FallbackModel(first, 'offline'), {prompt!r})\n"
+    )
+    for agent, model_name in (("a.yaml", "tiny"), ("b.yaml", None), ("./c.py:agent", "tiny")):
+        for options in (("--json",), ("--text",), ("--text", "--chat-template", "glm4")):
+            done = run("compose", "I am ada@example.com", "--agent", agent, *options)
+            assert done.exit_code == 0, (agent, options, done.stderr)
+            assert "[EMAIL_" in done.stdout and "ada@example.com" not in done.stdout, (agent, options)
+            assert ("dev@example.com" in done.stdout) == (agent != "b.yaml"), (agent, options)
+            if options == ("--json",):
+                assert json.loads(done.stdout)["request"].get("model") == model_name, agent
+
+
 def test_json_and_text_exclude_each_other(run: Run) -> None:
     done = run("compose", "hello", "--json", "--text")
     assert done.exit_code == 2

@@ -86,6 +86,6 @@ def test_the_texts_that_are_not_sent_are_listed_by_layer_and_no_payload_contains
         assert {(row["kind"], row["text"]) for row in rows["conversation"]} == {("EMAIL", MAIL)}
         sent, _ = sent_composition(model, composition)
         assert str(sent.to_openai()).count(MAIL) == 1  # the text of the developer
-    assert curl_command(PlayedPrompt(RedactingModel(inner), composition)).count(MAIL) == 1
+        assert curl_command(PlayedPrompt(model, composition)).count(MAIL) == 1
     plain = ScriptedModel([])
     assert redacted_layers(plain, composition) == {} and sent_composition(plain, composition)[0] is composition

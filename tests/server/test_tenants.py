@@ -312,12 +312,21 @@ def test_the_file_holds_hashes_and_is_its_owners_alone(tmp_path: Path) -> None:
     assert token not in path.read_text() and token_hash(token) in path.read_text()
     if os.name == "posix":
         assert path.stat().st_mode & 0o077 == 0
-    with raises(AccessFileError, path=str(path), line=6, name="tokens[1].name"):
+    with raises(AccessFileError, path=str(path), line=None, name="ci"):
         add_token(path, "ci", "acme")
+    with raises(AccessFileError, path=str(path), line=None, name="name"):
+        add_token(path, "c i", "acme")
     path.write_text("tokens:\n  - name: x\n    sha256: short\n    tenant: acme\n    scope: [run]\n")
     with pytest.raises(AccessFileError) as caught:
         Access(path)
     assert "line 3: tokens[0].sha256" in str(caught.value) and "did you mean 'scopes'" in str(caught.value)
+    # The problems of the file, at the lines that its owner sees, before problems of the new token.
+    with pytest.raises(AccessFileError) as refused:
+        add_token(path, "x", "acme")
+    assert str(refused.value) == str(caught.value)
+    path.write_text("# none\ntokens: []\n")
+    with raises(AccessFileError, path=str(path), line=2, name="tokens"):
+        add_token(path, "x", "acme")
 
 
 def test_quotas_limits_and_usage_are_those_of_the_tenant(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def chat(
     Example: agentkit chat --agent shop.yaml --session monday
     """
     from agentkit.cli.commands.terminal_chat import Chat
+    from agentkit.models.abilities import model_path
     from agentkit.models.offline.offline_model import OfflineModel
 
     with (
@@ -85,7 +86,7 @@ def chat(
         before = len(terminal_chat.session.conversation)
         if session and not before and earlier_sessions(loaded, tenant, user, name=utf8(name)):
             note(f"{name} is from before {loaded.name} had a memory and stays apart: this conversation is a new one")
-        if isinstance(loaded.agent.chain.model, OfflineModel) and loaded.agent.specs:
+        if isinstance(model_path(loaded.agent.chain.model)[-1], OfflineModel) and loaded.agent.specs:
             note(f"try: {_call_of(loaded.agent.specs[0])}")
         text = f"session {terminal_chat.session.id}"
         if before:

@@ -62,12 +62,13 @@ def compose(
 ) -> None:
     """Show the prompt of TEXT, layer by layer, without sending it.
 
-    It is the prompt for the agent's model, or for --model. With --chat-template it is the prompt for a local model,
-    even if the agent has another model.
+    It is the prompt for the agent's model, or for --model, with the placeholders of a model that redacts. With
+    --chat-template it is the prompt for a local model, even if the agent has another model.
 
     Example: agentkit compose "What does Emma cost?" --agent shop.yaml
     """
-    from agentkit.models.completion.completion_model import CompletionModel
+    from agentkit.inspector.redacted_layers import sent_composition
+    from agentkit.models.abilities import model_path
     from agentkit.models.offline.offline_model import OfflineModel
     from agentkit_prompts.context.prompt_context import UserInput
 
@@ -92,19 +93,33 @@ def compose(
     ) as loaded:
         composer = loaded.agent
         if replaces_model and template:
-            composer = composer.with_changes(model=CompletionModel(composer.chain.model.name, template))
+            composer = composer.with_changes(model=_completion_model(composer.chain.model, template))
         if budget is not None:
             composer = composer.with_changes(budget=budget)
         composition = _composition(
             composer, user_input, loaded, home, session=session, tenant=tenant, user=user, locale=locale
         )
-    writer = composer.chain.model
+    composition, _ = sent_composition(composer.chain.model, composition)
+    writer = model_path(composer.chain.model)[-1]
     if isinstance(writer, OfflineModel):
         writer = writer.writer or writer
     if as_json:
         _put_request(composition, writer)
     else:
         _put_prompt(composition, writer, as_text=as_text)
+
+
+def _completion_model(model: Model, template: str) -> Model:
+    """Return a model that completes text, and redacts if the replaced model does."""
+    from agentkit.models.abilities import model_path
+    from agentkit.models.completion.completion_model import CompletionModel
+    from agentkit.models.redacting.redacting_model import RedactingModel
+
+    writer: Model = CompletionModel(model.name, template)
+    for each in model_path(model):
+        if isinstance(each, RedactingModel):
+            writer = each.with_model(writer)
+    return writer
 
 
 def _put_prompt(composition: Composition, writer: Model, *, as_text: bool) -> None:

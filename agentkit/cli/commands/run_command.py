@@ -119,8 +119,9 @@ def run(
         if session is not None:
             memory = closing.enter_context(conversation_memory(loaded, home, tenant, user))
             options["session"] = text_session(memory, utf8(session))
-        elif resume is None and (tenant is not None or user is not None):
-            options["scope"] = scope_of(loaded.memory, tenant, user)
+        elif resume is None and (tenant is not None or user is not None or loaded.agent.memory is None):
+            # Without a memory the run has no default user: tools act for the user for whom `agentkit chat` acts.
+            options["scope"] = scope_of(loaded.memory, tenant, user).with_default_user()
         if journal is not None:
             options["journal"] = journal
         if yes:

@@ -44,15 +44,14 @@ def list_sessions(
 
     with _opened(agent, home, tenant, user) as memory:
         infos = all_sessions(memory)
+        owner = memory.scope.with_default_user().user
     if as_json:
         put_json([{"name": info.name, "messages": info.messages, "last_at": info.last_at} for info in infos])
         return
     if infos:
         put_table(("name", "messages", "last"), [(info.name, info.messages, _last(info)) for info in infos])
     else:
-        text = "no conversation without a user is stored; --user NAME shows the conversations of a user"
-        if user is not None:
-            text = f"no conversation of the user {user} is stored; --user NAME shows another user"
+        text = f"no conversation of the user {owner} is stored; --user NAME shows another user"
         if agent is None:
             text += ", --agent FILE the conversations of an agent"
         note(text)

@@ -135,8 +135,15 @@ class RedactingModel:
         return self._placeholders.add(text, set())
 
     def redacted(self, composition: Composition) -> tuple[Composition, frozenset[Redacted]]:
-        """Return the composition that the model receives, and the replaced texts."""
-        return changed_content(composition, self._placeholders)
+        """Return the composition that the model receives, and the replaced texts.
+
+        Raises:
+            GuardError: A detector failed, or returned an invalid finding.
+        """
+        try:
+            return changed_content(composition, self._placeholders)
+        except Exception as error:
+            raise GuardError("detectors", "redaction", f"failed: {describe_error(error)}") from error
 
     async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
         """Send the composition with placeholders, and return the reply with the original texts.
@@ -149,7 +156,7 @@ class RedactingModel:
         if isinstance(error, DeadlineError):
             raise GuardError("detectors", "redaction", f"took longer than {_SECONDS:g} seconds") from None
         if error is not None:
-            raise GuardError("detectors", "redaction", f"failed: {describe_error(error)}") from error
+            raise error
         sent, items = redacted
         if not items:
             return await self._model.request(composition, on_delta=on_delta)

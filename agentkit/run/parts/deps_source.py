@@ -123,7 +123,7 @@ class DepsSource:
 def _log_failure(caller: RunCaller, error: BaseException) -> None:
     """Log the cause of a failure: with a traceback if the function raised it."""
     if isinstance(error, DepsMismatch):
-        cause = details = f"{'; '.join(error.problems)}: return this type from the function"
+        cause = details = f"the function returned another type than the tools require: {'; '.join(error.problems)}"
     elif isinstance(error, _DepsTimeout):
         cause = details = str(error)
     else:
