@@ -288,7 +288,7 @@ def test_two_tenants_with_the_same_names_never_see_each_other() -> None:
             raise HTTPException(401, "unknown token", {"www-authenticate": "Bearer"})
         return sources[token]
 
-    with serving(Starlette(routes=routes(of))) as root:
+    with serving(Starlette(routes=routes(of))) as (root, _):
         url = f"{root}/inspector/api/"
         for tenant, other in (("crimson", "azure"), ("azure", "crimson")):
             with httpx2.Client(timeout=LONG, headers={"authorization": f"Bearer {tenant}"}) as client:
@@ -345,7 +345,7 @@ def test_many_readers_at_once_get_what_one_gets(serve: Serve) -> None:
 
 
 def test_on_this_machine_only_the_token_and_the_name_of_this_machine_are_taken() -> None:
-    with serving(local_app(shop(), "the-token")) as root:
+    with serving(local_app(shop(), "the-token")) as (root, _):
         url = f"{root}/inspector/api/overview"
         good = {"authorization": "Bearer the-token"}
         assert get(url, headers=good).status_code == 200

@@ -28,7 +28,7 @@ from agentkit.testing import strategies as some
 from tests.prompts.laws import law
 
 AROUND = st.sampled_from(
-    ["{{ wrapped_str }}", "Question: {{ wrapped_str }}\nAnswer.", "<|{{ wrapped_str }}|>", "<<media"]
+    ["{{ wrapped_str }}", "Question: {{ wrapped_str }}\nAnswer.", "<|{{ wrapped_str }}|>", "<<media{{ wrapped_str }}"]
 )
 
 
