@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
 
 from tests.tools.mcp.mcp_running import HTTPPeer, http_server
 from tests.waiting import LONG
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_leftover() -> Iterator[None]:
+    """Collect the processes of killed servers here, and not in a later test that allows no open resource."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture
