@@ -33,12 +33,15 @@ QUESTIONS = 40
 HITS = 50
 """Hits of the bare query of the index: a recall fetches about as many."""
 _RECALL = """
-import resource, sys
+import sys
+from pathlib import Path
 from agentkit_memory import Memory
 with Memory(sys.argv[1]) as memory:
     for question in sys.argv[2:]:
         memory.recall(question, limit=10)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+# `ru_maxrss` contains the memory of the parent at the fork.
+status = Path("/proc/self/status").read_text()
+print(int(status.split("VmHWM:")[1].split()[0]) / 1024)
 """
 
 

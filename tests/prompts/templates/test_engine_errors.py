@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from agentkit.prompts import Template, TemplateError
+from agentkit.prompts import Layers, PromptContext, Template, TemplateError, TextPrompt, compose
 from agentkit_prompts.templates.sandbox.meter import Limits
 from agentkit_prompts.templates.sandbox.operation_errors import LimitReached
 from agentkit_prompts.templates.sandbox.program import compile_program
@@ -295,3 +295,10 @@ def test_an_error_whose_text_fails_is_still_a_template_error() -> None:
         Template("{{ v.field }}").render({"v": Broken()})
     assert caught.value.line == 1
     assert "Unreadable" in str(caught.value)
+
+
+def test_an_error_about_a_dict_of_the_context_names_no_private_class() -> None:
+    context = PromptContext("Hi", extra={"country": "IT"})
+    with pytest.raises(TemplateError) as caught:
+        compose(Layers(TextPrompt("{{ extra.region }}")), context)
+    assert ":1: dict has no 'region'; valid names: country" in str(caught.value)

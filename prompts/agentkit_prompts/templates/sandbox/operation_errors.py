@@ -55,6 +55,8 @@ class PromptUndefined(StrictUndefined):
         if self._undefined_obj is missing:
             raise UndefinedName(f"{variable!r} is undefined", variable)
         kind = type(self._undefined_obj).__name__
+        if isinstance(self._undefined_obj, dict):
+            kind = "dict"  # not the name of a private class
         if not isinstance(self._undefined_name, str):
             if isinstance(self._undefined_obj, list | tuple):
                 kind = f"{kind} of length {len(self._undefined_obj)}"
