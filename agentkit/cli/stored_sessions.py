@@ -12,7 +12,7 @@ from agentkit.cli.screen import fail, note, plain, put, put_json
 from agentkit_memory import Memory
 from agentkit_memory.conversations.stored_session import StoredSession
 from agentkit_memory.store.records import SessionInfo
-from agentkit_prompts.system.private_files import private_file
+from agentkit_prompts.system.flushed_files import whole_file
 
 PAGE = 200
 """Number of conversations per query."""
@@ -29,20 +29,16 @@ def first_of(names: Sequence[str]) -> str:
 
 
 def write_lines(lines: Iterator[dict[str, Any]], output: Path | None, as_json: bool) -> None:
-    """Write JSON lines to stdout, or to a temporary file that replaces `output` when all lines are written."""
+    """Write JSON lines to stdout, or to a file that is complete or not written."""
     if output is None:
         for line in lines:
             put(json.dumps(line, ensure_ascii=True, default=str))
         return
-    part = output.with_name(f".{output.name}.part")
     count = 0
-    part.unlink(missing_ok=True)
-    private_file(part)
-    with part.open("w", encoding="utf-8") as file:
+    with whole_file(output) as draft, draft.open("w", encoding="utf-8") as file:
         for line in lines:
             file.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
             count += 1
-    part.replace(output)
     if as_json:
         put_json({"lines": count, "file": str(output)})
     else:

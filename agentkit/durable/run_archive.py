@@ -13,7 +13,7 @@ from agentkit.run.journal.journal import Journal
 from agentkit.runs.run_errors import DurableError
 from agentkit.runs.run_record import ENDED, RunRecord, RunState
 from agentkit_prompts.system.file_locks import locked, unlock
-from agentkit_prompts.system.flushed_names import flush_names
+from agentkit_prompts.system.flushed_files import flush_names
 from agentkit_prompts.system.private_files import private_file
 
 _FORMAT = 1

@@ -11,6 +11,7 @@ from agentkit.evals.stored_run import StoredRun
 from agentkit.ground.threads import in_thread
 from agentkit.run.journal.journal import Journal
 from agentkit.runs.run_errors import RunNotFound
+from agentkit_prompts.system.flushed_files import whole_file
 
 if TYPE_CHECKING:
     from agentkit.durable.runs_facade import Runs
@@ -83,6 +84,5 @@ class WorkerRuns:
 
 def _write(path: Path, journal: Journal) -> None:
     """Write a whole journal or nothing: a part of a journal would be continued in this process."""
-    written = path.with_name(f"{path.name}.part")
-    written.write_text(journal.dumps(), "utf-8")
-    written.replace(path)
+    with whole_file(path) as draft:
+        draft.write_text(journal.dumps(), "utf-8")

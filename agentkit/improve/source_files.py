@@ -15,6 +15,7 @@ from agentkit.improve.improve_errors import FilesChanged, ImproveError
 from agentkit.improve.text_parts import TextPart, examples_of
 from agentkit.improve.yaml_edit import values_of, with_values
 from agentkit_prompts.errors import Problem, raise_problems
+from agentkit_prompts.system.flushed_files import replace_files
 from agentkit_prompts.system.regular_files import read_regular
 
 
@@ -216,20 +217,17 @@ def _unified(name: str, before: str, after: str) -> str:
 
 
 def _replace(files: Mapping[Path, str]) -> None:
-    """Replace files: all new files are complete on the disk before the first is renamed."""
-    written: list[tuple[Path, Path]] = []
+    """Replace files and keep their modes."""
+    drafts: dict[Path, Path] = {}
     try:
         for file, text in files.items():
             target = file.resolve()
             handle, name = tempfile.mkstemp(dir=target.parent, prefix=".agentkit-", suffix=".tmp")
-            written.append((Path(name), target))
+            drafts[Path(name)] = target
             with os.fdopen(handle, "wb") as out:
                 out.write(text.encode())
-                out.flush()
-                os.fsync(out.fileno())
             shutil.copymode(target, name)
-        for draft, target in written:
-            draft.replace(target)
+        replace_files(drafts)
     finally:
-        for draft, _ in written:
+        for draft in drafts:
             draft.unlink(missing_ok=True)

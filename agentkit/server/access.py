@@ -11,7 +11,6 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import NoneType
@@ -25,7 +24,7 @@ from agentkit.server.client_names import NAME_CHARACTERS, NAME_PATTERN, checked_
 from agentkit.server.server_errors import AccessDenied, AccessFileError, Unauthenticated
 from agentkit_prompts.errors import check_types
 from agentkit_prompts.hints import with_option_hints
-from agentkit_prompts.system.private_files import private_file
+from agentkit_prompts.system.flushed_files import whole_file
 from agentkit_prompts.system.regular_files import read_regular_text
 
 Permission: TypeAlias = Literal["run", "read", "approve", "play", "metrics"]
@@ -362,20 +361,15 @@ def _with_token(path: Path, text: str, fields: Mapping[str, Any]) -> str:
 
 
 def _replace_file(path: Path, text: str) -> None:
-    """Replace an access file. The text is validated in a temporary file first, so a running server never reads half."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    """Replace an access file. Its draft is validated first."""
     try:
-        private_file(temporary)
-        temporary.write_text(text, "utf-8")
-        _callers(temporary, reported_path=path)
-        temporary.replace(path)
+        with whole_file(path) as draft:
+            draft.write_text(text, "utf-8")
+            _callers(draft, reported_path=path)
     except AccessFileError:
         raise
     except (OSError, ValueError) as error:
         raise AccessFileError(f"{path}: cannot be written: {error}", path=str(path)) from error
-    finally:
-        with suppress(OSError, ValueError):
-            temporary.unlink(missing_ok=True)
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
@@ -403,7 +397,7 @@ def _callers(path: Path, reported_path: Path | None = None) -> Mapping[str, Call
     if reported_path is None:
         reported_path = path
     else:
-        # The lines of a temporary file are not the lines of the reported file.
+        # The lines of a draft are not the lines of the reported file.
         problems = [replace(problem, file=str(reported_path), line=None) for problem in problems]
     raise _file_error(reported_path, problems)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -14,6 +13,7 @@ from typing import Any, Self
 from agentkit.training.training_errors import ExportError
 from agentkit_prompts.extras import install
 from agentkit_prompts.system.file_locks import locked
+from agentkit_prompts.system.flushed_files import replace_files
 from agentkit_prompts.system.private_files import private_file
 
 _BATCH = 500
@@ -29,12 +29,6 @@ def _line(data: Mapping[str, Any]) -> str:
     """Return data as a line of JSON."""
     # A lone surrogate has no UTF-8.
     return json.dumps(data, ensure_ascii=False).encode("utf-8", "replace").decode() + "\n"
-
-
-def _flush(path: Path) -> None:
-    """Wait until a file is on the disk: a power failure must not leave the new name without the content."""
-    with path.open("r+b") as file:
-        os.fsync(file.fileno())
 
 
 def check_file(path: Path) -> None:
@@ -110,11 +104,10 @@ class RowTable:
             # Sources can be erased while other rows are composed: all are checked again after the last row.
             erased = {at for at, is_erased in enumerate(self._is_erased) if is_erased()}
             self._write(erased)
-            _flush(self._new)
+            drafts = {self._new: self._path}
             if not self._has_origin:
-                _flush(self._new_origins)
-                self._new_origins.replace(self._origins)
-            self._new.replace(self._path)
+                drafts[self._new_origins] = self._origins
+            replace_files(drafts)
         except OSError as error:
             raise self._error(error) from error
         return len(self._is_erased) - len(erased), len(erased)

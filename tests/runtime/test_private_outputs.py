@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -13,7 +15,9 @@ from agentkit import Agent, ScriptedModel
 from agentkit.memory import Memory
 from agentkit.model_evaluation.answer_file import AnswerFile
 from agentkit.server import RunStore, add_token
+from agentkit.server.server_errors import AccessFileError
 from agentkit.testing import RecordedModel
+from agentkit_memory.errors import StoreUnavailable
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="rights of files are those of POSIX")
 
@@ -62,3 +66,20 @@ def test_what_is_written_is_private(tmp_path: Path, umask: None, write: Callable
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir() if path.is_file()}
     assert "out" in modes
     assert set(modes.values()) == {0o600}
+
+
+@pytest.mark.parametrize(("write", "error"), [(access_file, AccessFileError), (export, StoreUnavailable)])
+def test_a_file_that_cannot_be_flushed_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path], None], error: type[Exception]
+) -> None:
+    def full_disk(file: int) -> NoReturn:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    out = tmp_path / "out"
+    if write is access_file:
+        out.write_text("tokens:\n", "utf-8")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(error):
+        write(out)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before

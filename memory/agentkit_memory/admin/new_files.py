@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agentkit_memory.checks import expanded
 from agentkit_memory.errors import InvalidArgument, StoreError, StoreUnavailable
-from agentkit_prompts.system.flushed_names import flush_names
+from agentkit_prompts.system.flushed_files import replace_files
 from agentkit_prompts.system.private_files import private_file
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
@@ -54,10 +54,7 @@ def new_file(path: Path) -> Iterator[Path]:
         draft.unlink(missing_ok=True)
         private_file(draft)
         yield draft
-        with draft.open("rb") as written:
-            os.fsync(written.fileno())
-        draft.replace(path)
-        flush_names(path.parent)
+        replace_files({draft: path})
     except BaseException as error:
         with suppress(OSError):
             draft.unlink(missing_ok=True)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentkit_prompts.system.file_locks import locked, unlock
-from agentkit_prompts.system.private_files import private_file, private_folder
+from agentkit_prompts.system.flushed_files import whole_file
+from agentkit_prompts.system.private_files import private_folder
 from agentkit_tools.errors import MCPLoginError
 
 if TYPE_CHECKING:
@@ -135,14 +136,9 @@ class TokenFile:
                 data = stored
         data = {**data, "server": self._address, key: value.model_dump(mode="json", exclude_none=True)}
         private_folder(self.path.parent)
-        # Another process can read the file at any time: it is replaced as a whole.
-        draft = self.path.with_name(f"{self.path.name}.{os.urandom(4).hex()}")
-        try:
-            private_file(draft)
+        # Another process can read the file at any time.
+        with whole_file(self.path) as draft:
             draft.write_text(json.dumps(data), "utf-8")
-            draft.replace(self.path)
-        finally:
-            draft.unlink(missing_ok=True)
 
 
 def _config_folder() -> Path:
