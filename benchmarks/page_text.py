@@ -103,8 +103,29 @@ def _rated_rows(limit: FigureRow | None, rated: Sequence[FigureRow]) -> Iterator
 # Losses
 
 
-def losses(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a line for each missed goal, and for each library that is faster than agentkit."""
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A row that misses its goal, or that another library does faster."""
+
+    row: Row
+    reasons: Sequence[str]
+    """The goal, and the libraries with their ratios."""
+
+    @property
+    def sentence(self) -> str:
+        """The measured work; also of rows that are not in a table."""
+        return _sentence(self.row.figure["workload"], of_table=False)
+
+    @property
+    def text(self) -> str:
+        """The figure and the reasons."""
+        ratio = self.row.figure["ratio"]
+        value = _value(self.row.figure) if ratio is None else f"x{_short(ratio)}"
+        return f"{self.row.name} {value} ({', '.join(self.reasons)})"
+
+
+def losses(rows: Sequence[Row]) -> Iterator[Loss]:
+    """Yield each missed goal, and each row that another library does faster."""
     others: Sequence[FigureRow] = ()
     for row in rows:
         figure, ratio = row.figure, row.figure["ratio"]
@@ -119,8 +140,20 @@ def losses(rows: Sequence[Row]) -> Iterator[str]:
             if row.limit is not None and _is_library(row.limit["who"]) and ratio > 1:
                 reasons.append(f"{row.limit['who']} x1")
         if reasons:
-            value = _value(figure) if ratio is None else f"x{_short(ratio)}"
-            yield f"- {row.name} {value}: {', '.join(reasons)}."
+            yield Loss(row, reasons)
+
+
+def loss_table(title: str, part: Sequence[Loss]) -> Iterator[str]:
+    """Yield a line for each kind of work of a part: the work, the rows that lose, and their share of a model call."""
+    for sentence, group in groupby(part, key=lambda loss: loss.sentence):
+        lost = list(group)
+        share = _share(sentence, [loss.row for loss in lost]) or "memory or size"
+        yield f"| **{title}.** {sentence} | {'; '.join([loss.text for loss in lost])} | {share} |"
+
+
+def matters(loss: Loss) -> bool:
+    """Return True if the row takes at least a hundredth of a model call of one second, in each model call."""
+    return _share(loss.sentence, [loss.row]).endswith(": matters")
 
 
 # Tables
@@ -136,7 +169,8 @@ def tables(rows: Sequence[Row]) -> Iterator[str]:
         return
     for sentence, group in groupby(rows, key=lambda row: _sentence(row.figure["workload"])):
         part = list(group)
-        yield f"- *{_common_name(part)}*: {sentence} {_share(sentence, part)}".rstrip()
+        share = _share(sentence, part)
+        yield f"- *{_common_name(part)}*: {sentence}" + (f" {share}." if "%" in share else "")
     yield ""
     yield "| | limit | agentkit | times | goal | others |"
     yield "|---|---|---|---|---|---|"
@@ -163,7 +197,7 @@ def _cells(row: Row) -> list[str]:
     goal = ""
     if figure["goal"] is not None:
         goal = f"{_goal(figure)} {'met' if figure['met'] else '**missed**'}"
-    others = ", ".join([f"{other['who']} x{_short(other['ratio'])} ({_value(other)})" for other in row.others])
+    others = ", ".join([f"{other['who']} x{_short(other['ratio'])}" for other in row.others])
     return [row.name, limit, _value(figure), ratio, goal, others]
 
 
@@ -187,24 +221,28 @@ def _sentences() -> dict[str, str]:
     return tomllib.loads(SENTENCES.read_text("utf-8"))
 
 
-def _sentence(workload: str) -> str:
+def _sentence(workload: str, *, of_table: bool = True) -> str:
+    """Return the sentence of a workload; a table leaves out a workload whose first sentence is empty."""
     for pattern, sentence in _sentences().items():
-        if fnmatchcase(workload, pattern):
+        if fnmatchcase(workload, pattern) and (sentence or of_table):
             return sentence
     return ""
 
 
 def _share(sentence: str, rows: Sequence[Row]) -> str:
-    """Return a sentence with the largest share of agentkit in a model call of one second."""
+    """Return the largest share of agentkit in a model call of one second, or how often the work is done."""
+    once = re.search(r"once per \w+", sentence)
+    if once:
+        return once[0]
     seconds = [
         row.figure["value"] * _SECONDS[row.figure["unit"]]
         for row in rows
         if row.figure["unit"] in _SECONDS and not is_other(row.figure["who"])
     ]
-    if not seconds or "once per " in sentence:
+    if not seconds:
         return ""
     calls = re.search(r"\(([0-9,]+) model calls\)", sentence)
     share = 100 * max(seconds) / (int(calls[1].replace(",", "")) if calls else 1)
     verdict = "does not matter" if share < 0.1 else "hardly matters" if share < 1 else "matters"
     percent = f"{share:.2g}" if share < 100 else _short(share)
-    return f"{percent}% of a model call: {verdict}."
+    return f"{percent}%: {verdict}"

@@ -24,7 +24,7 @@ from typing import Any
 
 from goals import unused_goals
 from page_plots import plot_turns, plot_workloads
-from page_text import losses, rows_of, tables
+from page_text import loss_table, losses, matters, rows_of, tables
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -79,12 +79,12 @@ MAXIMUM_WORDS = 2_500
 LEAST = ("icl", "inspector", "chat_templates", "code_mode", "durable_queue", "memory", "evaluations", "tools")
 """Parts whose tables are left out first if the page is too long; their losses remain."""
 HOW = """
-`./scripts/bench write_page` measures this page in at most 30 minutes, `./scripts/bench NAME` one part. A figure is
-the median CPU time of the process. The limit is the same work written by hand, or another library; limit, agentkit
-and others alternate in one process, in an order that is swapped each round, with a different input on each call.
-"times" is the multiple of the limit with its quartiles. Ratios are similar on all machines, times are not. "custom"
-rows do what users write: custom templates, tools, settings, listeners. The goals are in `benchmarks/goals.toml`. A
-percentage is the largest share of the rows in a model call of one second.
+A figure is the median CPU time of the process. "x2" is twice the limit: the same work written by hand, or another
+library. Limit, agentkit and others alternate in one process, in an order that is swapped each round, with a different
+input on each call. "custom" rows do what users write: custom templates, tools, settings, listeners. A percentage is the
+largest share of the rows in a model call of one second. Ratios are similar on all machines, times are not. The goals
+are in `benchmarks/goals.toml`. `./scripts/bench write_page` measures this page in at most 30 minutes, and
+`./scripts/bench NAME` measures one part.
 """
 
 
@@ -198,17 +198,21 @@ def write(parts: Mapping[str, Any]) -> None:
 
 def page_lines(parts: Mapping[str, Any], without_table: Sequence[str]) -> Iterator[str]:
     """Yield the lines of the page."""
+    losses_of = {script: list(losses(rows_of(part["figures"]))) for script, part in parts.items()}
+    lost = [loss for part in losses_of.values() for loss in part]
+    number = len([loss for loss in lost if matters(loss)])
     yield "# Benchmarks\n"
-    yield from measurement_lines(parts)
+    yield f"{len(lost)} rows miss a goal, or another library is faster: the first table lists them. {_verdict(number)}"
     yield HOW
     yield "## Where agentkit loses\n"
+    yield "| work | rows that lose | of a model call |"
+    yield "|---|---|---|"
     for script, title in PARTS.items():
-        if script in parts:
-            lines = list(losses(rows_of(parts[script]["figures"])))
-            if parts[script]["error"] is not None:
-                lines.append(f"- This part failed: `{parts[script]['error'][:200]}`.")
-            if lines:
-                yield "\n".join([f"{title}:\n", *lines, ""])
+        yield from loss_table(title, losses_of.get(script, []))
+    yield ""
+    for script, title in PARTS.items():
+        if script in parts and parts[script]["error"] is not None:
+            yield f"{title}: this part failed: `{parts[script]['error'][:200]}`.\n"
     missing = [title for script, title in PARTS.items() if script not in parts]
     if missing:
         yield f"Not measured: {', '.join(missing)}.\n"
@@ -225,6 +229,15 @@ def page_lines(parts: Mapping[str, Any], without_table: Sequence[str]) -> Iterat
     names = [f"`{script}`" for script in without_table if script in parts]
     if names:
         yield f"`./scripts/bench NAME` prints the figures of parts without a table here: {', '.join(names)}.\n"
+    yield "## Measurement\n"
+    yield from measurement_lines(parts)
+
+
+def _verdict(number: int) -> str:
+    """Return a sentence about the number of losses that take a hundredth of a model call or more."""
+    if number == 0:
+        return "Each takes less than 1% of a model call of one second, happens once per process, or is a size."
+    return f"{number} of them take 1% of a model call of one second, or more."
 
 
 def measurement_lines(parts: Mapping[str, Any]) -> Iterator[str]:
@@ -232,13 +245,15 @@ def measurement_lines(parts: Mapping[str, Any]) -> Iterator[str]:
     titles: dict[str, list[str]] = {}
     for script, part in parts.items():
         titles.setdefault(json.dumps(part["about"]), []).append(PARTS.get(script, script))
+    written = ""
     for text, names in titles.items():
         where = json.loads(text)
         versions = ", ".join([f"{name} {number}" for name, number in where["versions"].items()])
-        of_parts = "" if len(titles) == 1 else f" of {', '.join(names)}"
         machine = f"{where['cpu']}, {where['cores']} cores, {where['date']}"
-        state = f"commit {where['commit']}, {where['rounds']} rounds"
-        yield f"Measurement{of_parts}: {machine}, {state}, Python {where['python']}, {versions}.\n"
+        state = f"commit {where['commit']}, {where['rounds']} rounds, Python {where['python']}"
+        yield f"- {', '.join(names)}: {machine}, {state}{'' if versions == written else f', {versions}'}."
+        written = versions
+    yield ""
 
 
 if __name__ == "__main__":
