@@ -46,14 +46,14 @@ class _Budget(_Strict):
 
 
 class FrontMatter(_Strict):
-    """Keys of a prompt file, see `PromptFolder`; None for a missing key."""
+    """Keys of a prompt file, see `PromptFolder`; a missing key has its default value."""
 
     schema_: dict[str, JsonValue] | None = Field(default=None, alias="schema")
     role: Literal[Place, "none"] = "system"
     kind: PromptKind = "text"
     budget: _Budget = _Budget()
     volatility: Volatility | None = None
-    fence: bool | None = None
+    fence: bool = False
     locale: Annotated[str, AfterValidator(_locale)] | None = None
     version: _Text | None = None
     name: _Text | None = None

@@ -106,14 +106,15 @@ def _entry(
 def _contradictions(sources: Sequence[PromptSource]) -> Iterator[TemplateError]:
     """Yield the contradictions between the first file of a prompt and the other files."""
     first = sources[0]
-    counts = first.front.keys_in_file()
+    # The default budget depends on the kind, so that a missing budget is equal to no other budget.
+    settings = first.front.model_dump(by_alias=True, exclude={"budget"}) | first.front.keys_in_file()
     names: dict[str, str] = {}
     for source in sources:
         other = names.setdefault((source.locale or "").lower(), source.file)
         if other != source.file:
             yield _duplicate_error(source, other)
         for key, value in source.front.keys_in_file().items():
-            if key not in ("locale", "version", "name") and counts.get(key, ...) != value:
+            if key not in ("locale", "version", "name") and settings.get(key) != value:
                 message = f"{key} differs from {first.file}, which applies to every locale: set it there"
                 yield TemplateError(message, file=source.file, line=source.lines[key], name=key)
 

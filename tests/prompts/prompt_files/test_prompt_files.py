@@ -410,6 +410,13 @@ def test_locales_may_repeat_but_not_contradict_the_fallback(folder: Path) -> Non
     assert isinstance(PromptFolder.load(folder)["a"], TextPrompt)
     contradictions = faults(folder, a__zh="---\nversion: 2\nrole: system\nkind: memo\n---\nB")
     assert contradictions == [("a.zh", 3, "role"), ("a.zh", 4, "kind")]
+    defaults = {"role": "system", "kind": "text", "order": 0, "fence": "false", "engine": "jinja"}
+    front = "".join(f"{key}: {value}\n" for key, value in defaults.items())
+    write(folder, a="A", a__zh=f"---\n{front}---\nB")
+    assert PromptFolder.load(folder)["a"].template.text == {"": "A", "zh": "B"}
+    settings = ["order: 1", "fence: true", "volatility: turn", "engine: fstring", "budget: {priority: 0}", "schema: {}"]
+    for setting in settings:
+        assert faults(folder, a__zh=f"---\n{setting}\n---\nB") == [("a.zh", 2, setting.split(":")[0])]
 
 
 def test_two_files_for_one_text_are_refused(folder: Path) -> None:
