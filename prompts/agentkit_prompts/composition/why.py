@@ -273,7 +273,7 @@ class _Question:
         """Explain a value of the context that no span shows separately."""
         siblings = self._spans_in(path.upto(2))
         if len(path) > 2 and siblings:
-            return self._why("unknown", f"{_describe_prompts(siblings)} shows other parts of {path.upto(2)}")
+            return self._why("unknown", f"{_describe_prompts(siblings)} shows {path.upto(2)}, but not {path} unchanged")
         trims = self.composition.trims
         reader_paths = [at for at, prompt in self.composition.layers.prompts() if _reads_path(prompt, path)]
         cuts = [f"{at}: {trims[at].why}{_after_cut(path, trims[at])}" for at in reader_paths if at in trims]

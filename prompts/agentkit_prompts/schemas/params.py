@@ -145,7 +145,7 @@ def check_params_schema(schema: ParamsSchema) -> None:
         problems = _adapter_problems(_adapter(schema), _named(schema))
     if problems:
         listed = "; ".join([f"{place or kind}: {problem}" for place, problem in problems])
-        raise PromptError(f"params_schema cannot be used by a prompt: {listed}", problems=problems)
+        raise PromptError(f"the schema cannot be used by a prompt: {listed}", problems=problems)
 
 
 def _adapter_problems(adapter: TypeAdapter[Any], name: str) -> list[PlacedProblem]:

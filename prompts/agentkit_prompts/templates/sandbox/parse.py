@@ -12,6 +12,7 @@ from agentkit_prompts.limits import MAX_SHOWN_CHARS
 from agentkit_prompts.names import nearest
 from agentkit_prompts.templates.sandbox.bounded_environment import levels
 from agentkit_prompts.templates.sandbox.meter import MAX_INT_BITS
+from agentkit_prompts.templates.sandbox.operations import OPERATIONS
 from agentkit_prompts.templates.sandbox.prompt_environment import prompt_environment
 
 _MAX_FIELDS = 2_000
@@ -145,6 +146,9 @@ def _problem(node: nodes.Node) -> str | None:
 def _unknown_name(node: nodes.Node) -> str | None:
     environment = prompt_environment()
     if isinstance(node, nodes.Filter) and node.name not in environment.filters:
+        for row in OPERATIONS:
+            if row.kind == "filter" and row.is_removed(is_prompt=True) and node.name in row.names.split():
+                return f"the filter {node.name!r} is not available in templates: {row.reason}"
         return f"unknown filter {node.name!r}{nearest(node.name, environment.filters)}"
     if isinstance(node, nodes.Test) and node.name not in environment.tests:
         return f"unknown test {node.name!r}{nearest(node.name, environment.tests)}"
