@@ -99,6 +99,14 @@ runs_table = sa.Table(
     sa.Index("ix_agentkit_runs_worker", "state", "worker"),
     sqlite_autoincrement=True,
 )
+tags_table = sa.Table(
+    "agentkit_tags",
+    _metadata,
+    sa.Column("tenant", sa.Text, primary_key=True),
+    sa.Column("tag", sa.Text, primary_key=True),
+    sa.Column("number", sa.BigInteger, primary_key=True),  # of the run
+    sa.Column("run", sa.Text, nullable=False, index=True),
+)
 keys_table = sa.Table(
     "agentkit_keys",
     _metadata,

@@ -18,6 +18,7 @@ from agentkit.runs.leg import Leg, QueueLeg
 from agentkit.runs.run_database import RunDatabase, decisions_table, lines_table, runs_table
 from agentkit.runs.run_record import RunRecord, RunState
 from agentkit.runs.run_rows import lock_run, run_row
+from agentkit.runs.tag_rows import store_tags
 
 _runs, _decisions = runs_table, decisions_table
 _QUEUED = (_runs.c.number, _runs.c.run_id, _runs.c.leg, _runs.c.request, _runs.c.held_until)
@@ -96,6 +97,7 @@ class RunQueue:
                     if row["tenant"] and row["session"] is not None:
                         row["held_until"] = now + delay
                 inserted = connection.execute(added, rows).all()
+                store_tags(connection, [run.record for run in new_runs])
                 heads = [{"run": run.record.run_id, "number": 0, "line": run.head} for run in new_runs]
                 connection.execute(sa.insert(lines_table), heads)
                 _queue_rows(connection, self._now, inserted, self._queue)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from agentkit.runs.run_filters import (
     indexed_conditions,
     is_after,
     is_at_or_before,
+    listed_tables,
     newest_first,
     sort_key,
     unindexed_filters,
@@ -134,8 +135,7 @@ class RunReader:
         last = None
         # Ids are few, and can be the ids of old runs.
         if unindexed_filters(wanted) and wanted.ids is None:
-            examined = self._after(sa.select(_runs.c.run_id, *sort_key(wanted)), wanted)
-            examined = examined.where(*indexed_conditions(wanted)).order_by(*newest_first(wanted))
+            examined = self._after(self._listed([_runs.c.run_id, *sort_key(wanted)], wanted), wanted)
             limited = examined.offset(MAX_EXAMINED - 1).limit(1)
             last = self._work(lambda connection: connection.execute(limited).first())
         if last is not None:
@@ -161,18 +161,24 @@ class RunReader:
         """Return the query of runs; None if no run can match, because a database cannot store a text of the filters."""
         if not all(can_be_stored(text) for text in wanted_texts(wanted)):
             return None
-        query = sa.select(_runs)
+        columns: list[Any] = [*_runs.c]
         if wanted.is_short:
             outcome = sa.case((sa.func.length(_runs.c.outcome) <= _MAX_SHORT_OUTCOME, _runs.c.outcome)).label("outcome")
-            query = sa.select(*[column for column in _runs.c if column.name != "outcome"], outcome)
-        query = query.where(_runs.c.top.is_(None), *indexed_conditions(wanted), *unindexed_filters(wanted))
+            columns = [*[column for column in _runs.c if column.name != "outcome"], outcome]
+        query = self._listed(columns, wanted).where(_runs.c.top.is_(None), *unindexed_filters(wanted))
         if wanted.ids is not None:
             query = query.where(_runs.c.run_id.in_([run_id for run_id in wanted.ids if can_be_stored(run_id)]))
-        query = query.order_by(*newest_first(wanted)).limit(wanted.limit).offset(wanted.offset)
-        after: sa.Select[Any] = self._after(query, wanted)
-        return after
+        query = query.limit(wanted.limit).offset(wanted.offset)
+        return self._after(query, wanted)
 
-    def _after(self, query: Any, wanted: RunsWanted) -> Any:
+    def _listed(self, columns: Sequence[Any], wanted: RunsWanted) -> sa.Select[Any]:
+        """Return the query of a list, in its order, without the filters that no index serves."""
+        conditions = indexed_conditions(wanted, is_sqlite=self.database.is_sqlite)
+        query: Any = sa.select(*columns).select_from(listed_tables(wanted))
+        listed: sa.Select[Any] = query.where(*conditions).order_by(*newest_first(wanted))
+        return listed
+
+    def _after(self, query: sa.Select[Any], wanted: RunsWanted) -> sa.Select[Any]:
         """Return a query of the runs after the run `before`.
 
         Raises:

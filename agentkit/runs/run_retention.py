@@ -16,6 +16,7 @@ from agentkit.runs.run_database import (
     messages_table,
     notices_table,
     runs_table,
+    tags_table,
 )
 from agentkit.runs.run_record import ENDED
 
@@ -95,7 +96,7 @@ def young_keys(connection: sa.Connection, now: Any, tenant: str, seconds: float)
 
 def delete_rows(connection: sa.Connection, run_ids: Sequence[str]) -> None:
     """Delete runs with all their rows."""
-    tables = (events_table, lines_table, decisions_table, keys_table, notices_table, messages_table)
+    tables = (events_table, lines_table, decisions_table, keys_table, notices_table, messages_table, tags_table)
     for column in (*[table.c.run for table in tables], _runs.c.top, _runs.c.run_id):
         for at in range(0, len(run_ids), _DELETED_TOGETHER):
             connection.execute(sa.delete(column.table).where(column.in_(run_ids[at : at + _DELETED_TOGETHER])))

@@ -30,6 +30,7 @@ from agentkit.runs.run_rows import CORRUPT, ended_row, run_row
 from agentkit.runs.sqlite_engine import sqlite_engine
 from agentkit.runs.store_file import locked_file
 from agentkit.runs.stored_values import stored_text
+from agentkit.runs.tag_rows import store_tags
 from agentkit.runs.usage_counts import UsageCounts
 from agentkit_prompts.errors import check_types
 
@@ -149,6 +150,7 @@ class RunStore(RunReader):
 
         def insert(connection: sa.Connection) -> None:
             connection.execute(sa.insert(_runs).values(**run_row(record)))
+            store_tags(connection, [record])
             if record.key is not None:
                 key = {"tenant": record.tenant, "user": record.user, "key": record.key, "run": record.run_id}
                 connection.execute(sa.insert(keys_table).values(**key, created_at=self._now))

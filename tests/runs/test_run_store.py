@@ -146,43 +146,6 @@ def test_lists_are_filtered_sorted_and_read_in_parts(store: RunStore, monkeypatc
     ]
 
 
-def test_a_page_of_old_runs_costs_the_same_after_many_newer_runs() -> None:
-    store, steps = RunStore(), [0]
-
-    def count() -> int:
-        steps[0] += 1
-        return 0
-
-    # SQLite calls the handler after ten instructions of a statement.
-    event.listen(store.database.engine, "checkout", lambda connection, *_: connection.set_progress_handler(count, 10))
-    wanted: list[dict[str, Any]] = [
-        {"state": "waiting"},
-        {"state": "finished"},
-        {"state": "waiting", "tenant": "acme"},
-        {"session": "s"},
-        {"session": "s", "tenant": "acme", "user": "ada", "state": "waiting"},
-        {"tenant": "acme", "user": "ada"},
-    ]
-
-    def costs() -> list[int]:
-        costs = []
-        for filters in wanted:
-            steps[0] = 0
-            assert len(store.page(RunsWanted(limit=3, **filters))) == 3
-            costs.append(steps[0])
-        return costs
-
-    for at in range(5):
-        store.add(run(f"w{at}", state="waiting", session="s", user="ada"))
-        store.add(run(f"f{at}", state="finished"))
-    few = costs()
-    for at in range(300):
-        store.add(run(f"r{at}", state="finished"))
-    # A deeper index costs a few instructions more.
-    assert all(many < before + 50 for many, before in zip(costs(), few, strict=True))
-    store.close()
-
-
 def test_the_columns_of_lists_are_written_when_runs_end(store: RunStore) -> None:
     for run_id in ("ends", "cancelled"):
         store.add(run(run_id, created_at=store.database.time() - 100))
