@@ -24,7 +24,7 @@ def test_the_readme_has_the_figures_of_the_page() -> None:
     names = next(cells(line) for line in reversed(lines[: lines.index(row)]) if line.startswith("| runtime |"))
     readme = dict(zip(names[1:], cells(row)[1:], strict=True))
     (measured,) = [cells(line) for line in PAGE.splitlines() if line.startswith("| run |")]
-    others = dict(re.findall(r"([\w-]+(?: \(\w+\))?) (x[\d.,]+) \(", measured[-1]))
+    others = dict(re.findall(r"([\w-]+(?: \(\w+\))?) (x[\d.,]*\d)", measured[-1]))
     page = {"agentkit": measured[3], **{name: others[theirs] for name, theirs in LIBRARIES.items()}}
     problems = []
     for name, text in page.items():
@@ -37,8 +37,8 @@ def test_the_readme_has_the_figures_of_the_page() -> None:
     assert not problems
 
 
-def test_the_page_is_short_and_begins_with_the_machine_and_the_losses() -> None:
+def test_the_page_is_short_and_begins_with_the_losses() -> None:
     words = re.findall(r"\S*\w\S*", PAGE)
     assert len(words) <= 2_500
-    machine, losses, plots = (PAGE.index(text) for text in ("Measurement", "## Where agentkit loses", "## Plots"))
-    assert machine < losses < plots
+    losses, plots, machine = (PAGE.index(text) for text in ("## Where agentkit loses", "## Plots", "## Measurement"))
+    assert losses < plots < machine
