@@ -1,4 +1,4 @@
-"""Plots of `docs/benchmarks.md`, readable on light and dark pages."""
+"""Plots of `docs/benchmarks.md` and `docs/scale.md`, readable on light and dark pages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from page_text import Row
 
-GREY = "#8a8a8a"
+GREY = "#767676"
 """Colour of texts and lines: legible on white and on black."""
 OURS = "#e4572e"
 COLOURS = {
@@ -56,7 +56,7 @@ def plot_workloads(rows: Sequence[Row], file: Path) -> None:
     names = [name for name in WORKLOADS if name in first]
     if not names:
         return
-    plt = _pyplot()
+    plt = pyplot()
     figure, axes = plt.subplots(figsize=(9.0, 0.5 * len(names) + 1.9))
     handles: dict[str, Any] = {}
     for position, name in enumerate(reversed(names)):
@@ -80,7 +80,7 @@ def plot_workloads(rows: Sequence[Row], file: Path) -> None:
         bbox_to_anchor=(0.4, 1.0),
         frameon=False,
     )
-    _save(figure, file)
+    save(figure, file)
 
 
 def plot_turns(figures: Sequence[Mapping[str, Any]], file: Path) -> None:
@@ -92,7 +92,7 @@ def plot_turns(figures: Sequence[Mapping[str, Any]], file: Path) -> None:
             points.setdefault(row["who"], []).append((number, row["value"] / 1000))
     if not points:
         return
-    plt = _pyplot()
+    plt = pyplot()
     figure, axes = plt.subplots(figsize=(9.0, 4.6))
     for who, line in points.items():
         colour = OURS if who.startswith("agentkit") else _colour(who)
@@ -107,10 +107,11 @@ def plot_turns(figures: Sequence[Mapping[str, Any]], file: Path) -> None:
     axes.set_ylabel("CPU milliseconds of a turn (logarithmic)")
     axes.grid(color=GREY, alpha=0.3)
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
-    _save(figure, file)
+    save(figure, file)
 
 
-def _pyplot() -> Any:
+def pyplot() -> Any:
+    """Return pyplot for plots that are readable on a light and on a dark page."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -129,6 +130,7 @@ def _pyplot() -> Any:
     return plt
 
 
-def _save(figure: Any, file: Path) -> None:
+def save(figure: Any, file: Path) -> None:
+    """Write a plot without a background, and without a date."""
     figure.savefig(file, transparent=True, bbox_inches="tight", metadata={"Date": None})
-    _pyplot().close(figure)
+    pyplot().close(figure)

@@ -14,9 +14,11 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import simpy
+from page_plots import GREY, pyplot, save
 
 Events: TypeAlias = Generator[Any, Any, None]
 
@@ -267,18 +269,11 @@ def outage(seconds: float) -> dict[str, list[tuple[float, float]]]:
     }
 
 
-def plot(file: str, seconds: float) -> None:
+def write_plot(file: str, seconds: float) -> None:
     """Write the plot of all simulations as SVG."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    # Without ids and a date that change at each run.
-    matplotlib.rcParams.update(
-        {"svg.fonttype": "none", "svg.hashsalt": "scale", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3}
-    )
-    from matplotlib import pyplot
-
-    figure, ((load, added), (tenant, lost)) = pyplot.subplots(2, 2, figsize=(10, 7), layout="constrained")
+    plot = pyplot()
+    plot.rcParams |= {"font.size": 9, "axes.grid": True, "grid.color": GREY, "grid.alpha": 0.3}
+    figure, ((load, added), (tenant, lost)) = plot.subplots(2, 2, figsize=(8.5, 6.5), layout="constrained")
     for workers, curve in waits_by_load(seconds).items():
         load.plot([100 * x for x, _ in curve], [y for _, y in curve], marker="o", label=f"workers: {workers}")
     load.set(title="Wait in the queue by load", xlabel="load in % of the places", ylabel="99th percentile, s")
@@ -294,8 +289,8 @@ def plot(file: str, seconds: float) -> None:
         lost.plot([x for x, _ in curve], [y for _, y in curve], label=name)
     lost.set(title="30 s without the database", xlabel="time, s", ylabel="99th percentile, s")
     for axes in (load, added, tenant, lost):
-        axes.legend()
-    figure.savefig(file, metadata={"Date": None})
+        axes.legend(frameon=False)
+    save(figure, Path(file))
 
 
 # Plans
@@ -379,7 +374,7 @@ def main() -> None:
     if options.work == "plan":
         print_plans()
     else:
-        plot(options.file, options.seconds)
+        write_plot(options.file, options.seconds)
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ def pages() -> dict[Path, str]:
             file = f"errors/{name.replace('_', '-')}.md"
             overview.append(f"Examples: [{title}]({file}).\n")
             lead = "Code that raises an error, and the message. [All errors](../errors.md) lists causes and remedies.\n"
-            written[DOCS / file] = "\n".join([f"# {title}\n", lead, *examples[name]])
+            written[DOCS / file] = "\n".join([f"# Errors: {title[0].lower()}{title[1:]}\n", lead, *examples[name]])
     written[DOCS / "errors.md"] = "\n".join(overview)
     return written
 

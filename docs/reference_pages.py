@@ -45,7 +45,7 @@ DOORS = {
     "agentkit.training": "Fine-tuning rows",
     "agentkit": "Agents and runs",
 }
-"""Titles of the pages. A name that several modules export is described on the first of their pages."""
+"""Subjects of the pages. A name that several modules export is described on the first of their pages."""
 WIDTH = 88
 """Maximum columns of a line of a signature."""
 INDENT = "    "
@@ -68,8 +68,9 @@ def pages() -> dict[Path, str]:
                 anchors.add(anchor)
                 described[path] = f"{door}.md#{anchor}"
     texts = {}
-    for door, title in DOORS.items():
-        parts = [f"# {title}", f"<!-- Written by docs/reference_pages.py. -->\n\nPublic names of `{door}`."]
+    for door, subject in DOORS.items():
+        lead = f"<!-- Written by docs/reference_pages.py. -->\n\n{subject}: the public names of this module."
+        parts = [f"# {door}", lead]
         links = {name: described[path] for name, path in homes[door].items()}
         elsewhere = [f"[{name}]({link})" for name, link in links.items() if not link.startswith(f"{door}.md#")]
         if elsewhere:

@@ -10,7 +10,7 @@ SHARED = ROOT.parent / "shared"
 CONFORMANCE = Path(os.environ.get("AGENTKIT_CONFORMANCE", SHARED / "conformance"))
 SCRIPTS = sorted(path for path in (ROOT / "scripts").iterdir() if path.is_file() and not path.suffix)
 """The commands of `scripts`, without Python modules."""
-GENERATED = (ROOT / "docs" / "errors", ROOT / "docs" / "reference")
+GENERATED = (ROOT / "docs" / "errors", ROOT / "docs" / "project", ROOT / "docs" / "reference")
 """Folders of pages that `scripts/docs` writes and git ignores."""
 DOORS = sorted(
     [

@@ -109,3 +109,12 @@ def test_each_cell_of_agentkit_in_the_tables_of_libraries_leads_to_code_that_run
 def test_the_sequence_diagrams_are_written_by_their_script() -> None:
     for name, text in runpy.run_path(str(ROOT / "docs/sequence_diagrams.py"))["diagrams"]().items():
         assert (ROOT / "docs" / name).read_text("utf-8") == text, f"{name}: run docs/sequence_diagrams.py"
+
+
+def test_the_pages_of_the_root_lead_to_pages_of_the_site() -> None:
+    pages = runpy.run_path(str(DOCS / "project_pages.py"))["pages"]()
+    listed = re.findall(r"^ +- (project/.+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    assert listed == [path.relative_to(DOCS).as_posix() for path in pages]
+    links = [(path, link) for path, text in pages.items() for link in LINK.findall(text)]
+    assert len(links) > 5
+    assert [link for path, link in links if not ((path.parent / link).exists() or (path.parent / link) in pages)] == []
