@@ -158,6 +158,38 @@ def test_what_a_model_thought_and_what_is_unknown_is_kept_for_its_provider() -> 
     assert sent == {**message, "tool_calls": [asked]}
 
 
+def test_the_text_of_reasoning_details_is_the_thinking_unless_another_field_contains_it() -> None:
+    text = {"type": "reasoning.text", "text": "r", "index": 0}
+    hidden = {"type": "reasoning.encrypted", "data": "x"}
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"reasoning_details": [text]}, "r"),
+        ({"reasoning_details": [text], "reasoning_content": ""}, "r"),
+        ({"reasoning_details": [{**text, "signature": "s"}]}, "r"),
+        ({"reasoning_details": [text, hidden, {**text, "index": 1}]}, "rr"),
+        ({"reasoning_details": [{"type": "reasoning.summary", "summary": "r"}]}, "r"),
+        ({"reasoning_details": [text], "reasoning": "whole"}, "whole"),
+        ({"reasoning_details": [hidden]}, ""),
+        ({"reasoning_details": []}, ""),
+        ({"reasoning_details": "r"}, ""),
+        ({"reasoning_details": [{"text": 5}, "r", None]}, ""),
+    ]
+    problems: list[Any] = []
+    for fields, thought in cases:
+        whole, streamed = ReplyReader(Owner("openai", "host", "m")), ReplyReader(Owner("openai", "host", "m"))
+        message = {"role": "assistant", "content": "a", **fields}
+        whole.add({"choices": [{"message": message}]})
+        shown = [piece.text for piece in streamed.add(delta(**fields)) if piece.kind == "thinking"]
+        streamed.add(delta(content="a"))
+        # A whole message at the end repeats the pieces.
+        assert not [piece for piece in streamed.add({"choices": [{"message": message}]}) if piece.kind == "thinking"]
+        replies = [reader.reply("m").message for reader in (whole, streamed)]
+        sent = openai_writer(Owner("openai", "host", "m"))(replies[0])
+        found = ([reply.reasoning for reply in replies], "".join(shown), sent)
+        if found != ([thought, thought], thought, {key: value for key, value in message.items() if value}):
+            problems.append((fields, found))
+    assert problems == []
+
+
 def test_the_name_under_which_a_model_thinks_is_the_name_it_hears_it_by() -> None:
     message = read(delta(content="a", reasoning="r")).reply("m").message
     assert message.reasoning == "r"

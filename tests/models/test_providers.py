@@ -15,10 +15,12 @@ import pytest
 from agentkit import (
     Agent,
     AnthropicModel,
+    Event,
     ModelError,
     ModelSettings,
     OpenAIModel,
     OpenAIResponsesModel,
+    ThinkingDelta,
     Usage,
     model,
     tool,
@@ -61,7 +63,7 @@ class Answers(NamedTuple):
     """The forms in which a provider answers."""
 
     thought: Mapping[str, Any]
-    """Fields of a message with thinking; empty if the endpoint sends none."""
+    """Fields of a message with thinking, whose text is `Hm.`; empty if the endpoint sends none."""
     usage: Mapping[str, Any]
     read: Usage
     status: int
@@ -232,11 +234,21 @@ def test_each_provider_is_asked_and_read_in_its_form(server: ChatServer) -> None
         name = server.on(f"{provider}-{is_streamed}", answer(case))
         options: dict[str, Any] = {"base_url": server.url, "api_key": KEY, "max_retries": 0}
         asked_model: Any = model(f"{provider}:{name}", settings=ModelSettings(**case.settings), **options)
-        result = await Agent(asked_model, tools=[add]).run(
-            "2 + 3?", on_event=(lambda event: None) if is_streamed else None
-        )
+        shown: list[str] = []
+
+        def on_event(event: Event) -> None:
+            if isinstance(event, ThinkingDelta):
+                shown.append(event.text)
+
+        result = await Agent(asked_model, tools=[add]).run("2 + 3?", on_event=on_event if is_streamed else None)
         first, second = server.to(name)
         assert result.output == "It is 5."
+        thinking = [thought.text for message in result.messages for thought in message.thinking]
+        assert thinking == ["Hm."] * ("Hm." in str(case.thought)), (
+            f"{thinking}: add the field of {case.thought} to THOUGHT_FIELDS in context/wire/thought_fields.py"
+        )
+        if is_streamed:
+            assert shown == thinking
         assert {key: first.body.get(key) for key in case.body} == case.body
         assert first.headers["authorization"] == f"Bearer {KEY}"
         read = case.read

@@ -20,7 +20,7 @@ from agentkit_prompts.composition.targets.tools_in_text import with_unreadable_c
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.owner import Owner
-from agentkit_prompts.context.wire.read_messages import REASONING
+from agentkit_prompts.context.wire.thought_fields import THOUGHT_FIELDS
 
 if TYPE_CHECKING:
     from agentkit.models.model import Reply
@@ -155,7 +155,7 @@ class CompletionReader(ReplyReader):
         if self._parser is not None and self._parser.is_cut:
             raise IncompleteCall("inside a tool call")
         if thought := "".join(self._thoughts):
-            self._unknown[REASONING[0]] = thought
+            self._unknown[THOUGHT_FIELDS[0]] = thought
         reply = super().reply(model)
         return replace(reply, message=self._stored(reply.message))
 

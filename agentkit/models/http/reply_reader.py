@@ -34,14 +34,12 @@ from agentkit_prompts.context.parts import Image
 from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.owner import Owner
-from agentkit_prompts.context.wire.read_messages import REASONING, thought_in
+from agentkit_prompts.context.wire.thought_fields import DETAILS, THOUGHT_FIELDS, take_thought, thought_text_in
 
 _MESSAGE_KEYS = frozenset(("role", "content", "refusal", "tool_calls", "function_call"))
 """Keys of a message that the reader uses; other keys are stored for the provider."""
 _CALL_KEYS = frozenset(("index", "id", "type", "function"))
 """Keys of a tool call that the reader uses; other keys are stored for the provider."""
-_DETAILS = "reasoning_details"
-"""Key of the thinking as parts with an index, as OpenRouter sends it."""
 _WEB = "web"
 """Key in the opaque data for cited pages outside of the message, which no endpoint accepts in a message."""
 _NO_ENDPOINT = Owner("openai")
@@ -148,7 +146,7 @@ class ReplyReader(Reader):
         problem = "no message"
         if self._has_message:
             problem = "neither text nor tool calls"
-            if thought_in(self._unknown) or any(self._thought_parts):
+            if thought_text_in(self._unknown) or any(self._thought_parts):
                 problem += ", only thinking"
         raise ProtocolError(f"the reply has {problem} (finish_reason: {reason})")
 
@@ -162,18 +160,11 @@ class ReplyReader(Reader):
 
     def _message(self, calls: tuple[ToolCall, ...]) -> Message:
         unknown = sendable(self._unknown)
-        if isinstance(details := unknown.get(_DETAILS), list):
-            unknown[_DETAILS] = joined_details(details)
+        if isinstance(details := unknown.get(DETAILS), list):
+            unknown[DETAILS] = joined_details(details)
         thinking = self._thinking()
-        if (thought := thought_in(unknown)) is not None:
-            key, text = thought
-            del unknown[key]
-            # Another key than the first must be sent back under its name.
-            opaque = {}
-            owner = self._owner.key({})
-            if key != REASONING[0]:
-                opaque = {owner: {key: text}}
-            thinking = (Thinking(text, owner, opaque=opaque), *thinking)
+        if (thought := take_thought(unknown, self._owner)) is not None:
+            thinking = (thought, *thinking)
         return Message("assistant", self.text, calls, thinking=thinking, opaque=self._opaque(unknown))
 
     def _thinking(self) -> tuple[Thinking, ...]:
@@ -232,7 +223,7 @@ class ReplyReader(Reader):
         if isinstance(refusal := message.get("refusal"), str):
             rest["refusal"] = _rest(self.text, refusal)
         fields = {key: value for key, value in message.items() if key not in _MESSAGE_KEYS and value is not None}
-        for key in REASONING:
+        for key in THOUGHT_FIELDS:
             if isinstance(thought := fields.get(key), str):
                 del fields[key]
                 rest[key] = _rest(str(self._unknown.get(key) or ""), thought)
@@ -289,11 +280,10 @@ class ReplyReader(Reader):
         return deltas + self._add_text(content.text)
 
     def _add_thought(self, delta: JsonObject) -> list[Delta]:
-        for key in REASONING:
-            # Gateways fill all keys.
-            if isinstance(thought := delta.get(key), str) and thought:
-                return nonempty(Delta(self._thought.cleaned(thought), "thinking"))
-        return []
+        # Gateways repeat the text of the other fields in the details.
+        if DETAILS in delta and any(self._unknown.get(key) for key in THOUGHT_FIELDS):
+            delta = {key: delta.get(key) for key in THOUGHT_FIELDS}
+        return nonempty(Delta(self._thought.cleaned(thought_text_in(delta)), "thinking"))
 
     def _message_delta(self, choice: JsonObject) -> object:
         """Return the part of the message in a choice."""

@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Part, Text
-from agentkit_prompts.context.wire.read_messages import REASONING
 from agentkit_prompts.context.wire.read_parts import plain_text_of
+from agentkit_prompts.context.wire.thought_fields import THOUGHT_FIELDS
 from agentkit_prompts.context.wire.wire_tools import openai_tool, read_tools
 from agentkit_prompts.errors import ChatTemplateError, Problem, Problems
 
@@ -46,7 +46,7 @@ def plain(value: Any) -> Any:
 
 def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
     """Return a message with its reasoning under every name that templates read."""
-    values = [message[name] for name in REASONING if message.get(name) is not None]
+    values = [message[name] for name in THOUGHT_FIELDS if message.get(name) is not None]
     if not values:
         return message
     return {"thinking": values[0], **message, "reasoning_content": values[0]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agentkit_prompts.context.wire.read_messages import REASONING
+from agentkit_prompts.context.wire.thought_fields import THOUGHT_FIELDS
 from agentkit_prompts.errors import ChatTemplateError, Problem
 
 _TAG = "THE-FINAL-MESSAGE-GOES-ON-HERE"
@@ -59,8 +59,8 @@ def _opened(message: dict[str, Any], field: str) -> tuple[dict[str, Any], str | 
         return message, None
     names = [field]
     # A template can read the text under another name.
-    if field in REASONING:
-        names = [name for name in REASONING if message.get(name) == text]
+    if field in THOUGHT_FIELDS:
+        names = [name for name in THOUGHT_FIELDS if message.get(name) == text]
     return {**message, **dict.fromkeys(names, text + _TAG + _SPACE)}, text
 
 

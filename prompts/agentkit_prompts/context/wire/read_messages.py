@@ -16,16 +16,14 @@ from agentkit_prompts.context.wire.foreign_message import ForeignMessage
 from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.placed_messages import items_of, placed_messages
 from agentkit_prompts.context.wire.read_parts import PartReader
+from agentkit_prompts.context.wire.thought_fields import THOUGHT_FIELDS, take_thought
 from agentkit_prompts.context.wire.wire_form import form_of, mappings_in
 from agentkit_prompts.context.wire.write_anthropic import OPENING
 from agentkit_prompts.errors import MessageError, Problem, Problems, brief, check_types, error_of_problems, kind_of
 from agentkit_prompts.names import nearest
 
-REASONING = ("reasoning_content", "thinking", "reasoning")
-"""Keys under which servers send the thinking of a model."""
-
 _CHAT_KEYS = frozenset(("role", "content", "tool_calls", "tool_call_id", "name", "refusal"))
-_CONTENT_KEYS = frozenset(("content", "tool_calls", "refusal", *REASONING))
+_CONTENT_KEYS = frozenset(("content", "tool_calls", "refusal", *THOUGHT_FIELDS))
 """Keys of the content of a message; a message must have at least one of these keys."""
 _CALLS = ("tool_use", "function_call")
 _THOUGHTS = ("thinking", "redacted_thinking")
@@ -95,15 +93,6 @@ def read_messages(
 def _index(problem: Problem, where: str) -> int:
     """Return the index of the message at the place of a problem."""
     return int(problem.place[len(where) + 1 :].partition("]")[0])
-
-
-def thought_in(message: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the key and the text of the reasoning of a message in the chat form; None without reasoning."""
-    for key in REASONING:
-        text = message.get(key)
-        if isinstance(text, str) and text:
-            return key, text
-    return None
 
 
 @dataclass(slots=True)
@@ -262,17 +251,9 @@ class _MessageReader(PartReader):
 
     def _take_thought(self, draft: _Draft) -> None:
         """Move the reasoning of a message in the chat form from its unknown keys to its thinking."""
-        thought = thought_in(draft.unknown)
-        if thought is None:
-            return
-        key, text = thought
-        del draft.unknown[key]
-        opaque: dict[str, Any] = {}
-        owner = self.owner.key({})
-        if key != REASONING[0]:
-            # `openai_message` writes the key `reasoning_content`, unless the opaque data contains another key.
-            opaque[owner] = {key: text}
-        draft.thinking.append(Thinking(text, owner, opaque=opaque))
+        thought = take_thought(draft.unknown, self.owner)
+        if thought is not None:
+            draft.thinking.append(thought)
 
     def _read_content(self, item: Mapping[str, Any], draft: _Draft) -> _Draft:
         """Read content, refusal and calls of a message; return its last draft, because tool results split a message."""
