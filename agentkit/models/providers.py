@@ -1,7 +1,7 @@
 """Providers of models by the prefix of a model name, such as `openai` in `openai:gpt-5-mini`: one row each.
 
-The rows follow the documentation at their addresses, as of November 2026. A new provider is one row here, and a case in
-`CASES`, `REFUSED` and `ADDRESSES` of `tests/models/test_providers.py`.
+The rows follow the documentation at their addresses, as of November 2026. The steps of a new provider are in
+`docs/how-to/change-agentkit.md`.
 """
 
 from __future__ import annotations

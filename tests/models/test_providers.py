@@ -6,6 +6,7 @@ import asyncio
 import copy
 import json
 import pickle
+import re
 import threading
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -32,6 +33,7 @@ from agentkit.prompts import Document, Layers, MemoPrompt, PromptContext, compos
 from tests.conftest import ENDPOINT_ENDINGS, ENDPOINT_VARIABLES
 from tests.models.asking import KEY, NOTHING_LEFT_OPEN, ask, failure
 from tests.models.wire_forms import WIRES, speaks
+from tests.paths import ROOT
 from tests.raising import raises
 from tests.servers import Asked, ChatServer, calls, chunk, completion, says, sends, streams
 
@@ -223,8 +225,13 @@ def answer(case: Answers) -> Any:
     return handler
 
 
-def test_each_provider_has_a_row_and_a_case() -> None:
-    assert {row.name for row in COMPATIBLE} == set(CASES)
+def test_each_provider_has_cases_and_rows_of_pages() -> None:
+    names = {row.name for row in COMPATIBLE}
+    assert names == set(CASES), "each provider has a case in CASES"
+    assert names == {provider for provider, _ in REFUSED}, "each provider has a case in REFUSED"
+    for page in ("docs/providers.md", "docs/model-settings.md"):
+        rows = "".join(re.findall(r"^\| (.*?) \|", (ROOT / page).read_text("utf-8"), re.MULTILINE))
+        assert [name for name in names if f"`{name}`" not in rows] == [], f"add the provider to the table in {page}"
     for row in PROVIDERS.values():
         assert row.name == "offline" or row.docs.startswith("https://")
 
