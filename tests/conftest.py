@@ -89,7 +89,7 @@ def pytest_collectstart() -> None:
 def pytest_collection_finish() -> None:
     """Have the garbage collector pass over what stays until the end, a million objects, and begin less often."""
     gc.freeze()
-    gc.set_threshold(10_000, 10, 10)
+    gc.set_threshold(50_000, 10, 10)
     gc.enable()
 
 

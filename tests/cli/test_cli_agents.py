@@ -420,7 +420,7 @@ async def test_a_worker_does_the_runs_of_agent_files_for_the_tenant_of_each_run(
         Runs(url).add(agent)
         handles[tenant] = await agent.start("When do the owls hunt?", user="ada")
         loaded.close()
-    command = [sys.executable, "-c", MAIN, "worker", "--agent", "a.yaml", "--url", url, "--poll", "0.05", "--json"]
+    command = [sys.executable, "-c", MAIN, "worker", "--agent", "a.yaml", "--url", url, "--poll", "0.25", "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder)
     try:
         assert process.stdout is not None

@@ -15,18 +15,22 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.effort import spread
+from tests.cases import collected
+from tests.effort import some
+from tests.forks import forks
 from tests.paths import ROOT
 from tests.waiting import LONG
 
 EXAMPLES = sorted(
     path for path in (ROOT / "examples").glob("**/*.py") if path.name == "main.py" or path.parent.name == "examples"
 )
+MODULES = ("agentkit.memory", "agentkit.server", "agentkit_memory.memory", "agentkit_memory.index.qdrant_edge")
+"""What most examples import."""
 LABEL = "[returns.md#0]"
 
 
-def run(script: Path, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONIOENCODING": "utf-8", **environment}
+def run(script: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
     return subprocess.run(
         [sys.executable, str(script)],
         cwd=cwd,
@@ -38,19 +42,21 @@ def run(script: Path, cwd: Path | None = None, **environment: str) -> subprocess
     )
 
 
-@pytest.mark.parametrize(
-    "example",
-    spread([path for path in EXAMPLES if path.name != "demo.py"], every=3),
-    ids=lambda path: f"{path.parent.name}/{path.name}",
-)
-def test_an_example_prints_what_its_docstring_says(example: Path, tmp_path: Path) -> None:
-    docstring = ast.get_docstring(ast.parse(example.read_text("utf-8"))) or ""
-    _, _, printed = docstring.partition("Prints:\n\n")
-    assert printed, "the docstring says nothing about what it prints"
-    done = run(example, tmp_path, XDG_RUNTIME_DIR=str(tmp_path))
-    assert (done.returncode, done.stderr) == (0, "")
-    said = [line.rstrip() for line in done.stdout.splitlines()]
-    assert said == textwrap.dedent(printed).rstrip().splitlines()
+def test_each_example_prints_what_its_docstring_says(tmp_path: Path) -> None:
+    failures: list[str] = []
+    with forks(tmp_path, *MODULES) as programs:
+        for example in some([path for path in EXAMPLES if path.name != "demo.py"], every=3):
+            with collected(failures, example):
+                docstring = ast.get_docstring(ast.parse(example.read_text("utf-8"))) or ""
+                _, _, printed = docstring.partition("Prints:\n\n")
+                assert printed, "the docstring says nothing about what it prints"
+                folder = tmp_path / f"{example.parent.name}-{example.stem}"
+                folder.mkdir(mode=0o700)
+                done = programs.start(example, cwd=folder, XDG_RUNTIME_DIR=str(folder))
+                assert (done.wait(), done.errors()) == (0, "")
+                lines = [line.rstrip() for line in done.output().splitlines()]
+                assert lines == textwrap.dedent(printed).rstrip().splitlines()
+    assert failures == []
 
 
 def test_every_example_has_a_page_and_a_row() -> None:

@@ -42,7 +42,7 @@ class Site:
         return {**os.environ, **own, **more}
 
     def worker(self, *options: str, **environment: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "agentkit", "worker", AGENTS, "--lease", "2", "--poll", "0.05", *options]
+        command = [sys.executable, "-m", "agentkit", "worker", AGENTS, "--lease", "2", "--poll", "0.5", *options]
         process = subprocess.Popen(
             command, cwd=ROOT, env=self.environment(**environment), stderr=subprocess.PIPE, text=True
         )

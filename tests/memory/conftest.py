@@ -11,6 +11,7 @@ import pytest
 from agentkit.memory import Memory
 from agentkit.testing import StoreProbe
 from agentkit_memory.database.engine import Database
+from tests.forks import Forks, forks
 from tests.postgres import postgres_server
 from tests.waiting import LONG
 
@@ -44,6 +45,14 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def memory(empty_store: Path, home: Path) -> Iterator[Memory]:
     with Memory(shutil.copytree(empty_store, home)) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """Processes that open memories: without the time to import the modules of memories."""
+    modules = ("memory", "index.qdrant_edge", "index.indexes", "database.postgres", "ingest.pipeline", "facts")
+    with forks(tmp_path_factory.mktemp("forks"), *(f"agentkit_memory.{module}" for module in modules)) as started:
+        yield started
 
 
 @pytest.fixture

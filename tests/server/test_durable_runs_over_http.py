@@ -331,7 +331,7 @@ async def test_a_run_of_a_killed_server_is_finished_by_a_worker_and_known_to_the
         os.kill(server.pid, signal.SIGKILL)
         server.wait()
         before = (await handle.journal()).entries
-        worker = command("worker", str(AGENTS), "--lease", "2", "--poll", "0.05")
+        worker = command("worker", str(AGENTS), "--lease", "2", "--poll", "0.25")
         ended = await handle.result(timeout=LONG)
         assert ended.output == "paid: Pay both."
         assert ended.journal.entries[: len(before)] == before

@@ -21,6 +21,7 @@ from agentkit_memory.database.migrate import MIGRATIONS, REVISION
 from agentkit_memory.database.tables import METADATA
 from agentkit_memory.errors import StoreVersion
 from tests.cases import for_cases
+from tests.forks import Forks
 from tests.raising import raises
 
 
@@ -104,9 +105,9 @@ def test_a_store_of_another_revision_is_refused_and_stays_as_it_is(
 
 
 @pytest.mark.long
-def test_processes_that_open_a_new_store_at_once_all_get_it(home: Path) -> None:
+def test_processes_that_open_a_new_store_at_once_all_get_it(home: Path, programs: Forks) -> None:
     code = "import sys; from agentkit_memory import Memory; Memory(sys.argv[1], timeout=30).session('s')"
-    opening = [subprocess.Popen([sys.executable, "-c", code, str(home)]) for _ in range(3)]
+    opening = [programs.start("-c", code, home) for _ in range(3)]
     assert [process.wait() for process in opening] == [0, 0, 0]
 
 

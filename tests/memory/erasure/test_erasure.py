@@ -7,8 +7,6 @@ import os
 import signal
 import sqlite3
 import struct
-import subprocess
-import sys
 import threading
 import uuid
 from contextlib import closing
@@ -29,6 +27,7 @@ from agentkit_memory.store.recall_logs import RecallLogs
 from agentkit_memory.store.records import RecallLog
 from agentkit_memory.terms.bm25_vectors import SPACE
 from tests.effort import spread, thinned
+from tests.forks import Forks
 from tests.memory.embedders.word_embedder import Words
 from tests.memory.stored_bytes import files_with
 from tests.raising import raises
@@ -303,16 +302,15 @@ POINTS = ["erasure.begun", "erasure.step:1", "erasure.step:2", "worker.deleted",
     ],
 )
 def test_an_erasure_that_was_killed_is_taken_up_when_the_store_is_opened(
-    kind: str, point: str, request: pytest.FixtureRequest, tmp_path: Path, docs: Path
+    kind: str, point: str, request: pytest.FixtureRequest, tmp_path: Path, docs: Path, programs: Forks
 ) -> None:
     target = str(tmp_path / "store") if kind == "sqlite" else request.getfixturevalue("fresh_postgres")
     index = tmp_path / "index"
     with Memory(target, index=index) as memory:
         fill(memory, BOB, docs, "Bobby")
         fill(memory, ADA, docs, MARKER)
-    command = [sys.executable, "-c", CRASH, target, str(index), ADA.user]
-    killed = subprocess.run(command, env={**os.environ, "AGENTKIT_FAILPOINT": point}, check=False).returncode
-    assert killed == -signal.SIGKILL
+    killed = programs.start("-c", CRASH, target, index, ADA.user, AGENTKIT_FAILPOINT=point)
+    assert killed.wait() == -signal.SIGKILL
     with Memory(target, index=index) as memory:  # no second call is necessary
         assert MARKER not in everything(memory)
         assert [bool(each) for each in StoreProbe(memory).values("SELECT finished_at IS NULL FROM erasures")] == [False]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,6 +22,7 @@ from agentkit_memory.facts.fact_worker import FactWorker
 from agentkit_memory.process.failpoints import VARIABLE
 from benchmarks.failpoints import FAILPOINTS
 from tests.effort import thinned, unless_fresh
+from tests.forks import Forks
 from tests.waiting import LONG, until
 
 HOME = re.compile(r"I live in (\w+)")
@@ -602,7 +601,7 @@ RUN = """if True:
 @pytest.mark.untraced
 @pytest.mark.parametrize("database", thinned(["sqlite", "postgresql"]))
 def test_a_kill_between_the_model_and_the_write_loses_and_doubles_nothing(
-    database: str, tmp_path: Path, request: pytest.FixtureRequest
+    database: str, tmp_path: Path, request: pytest.FixtureRequest, programs: Forks
 ) -> None:
     where = str(tmp_path / "store") if database == "sqlite" else request.getfixturevalue("fresh_postgres")
     places = [str(where), str(tmp_path / "index")]
@@ -612,10 +611,10 @@ def test_a_kill_between_the_model_and_the_write_loses_and_doubles_nothing(
     kills, counts = 0, unless_fresh(1, 2)
     names = [name for name in FAILPOINTS if name.startswith("facts.")]
     for spec in [f"{name}:{count}" for name in names for count in range(1, counts + 1)]:
-        environment = {"PYTHONPATH": ":".join(sys.path), VARIABLE: spec}
-        done = subprocess.run([sys.executable, "-c", RUN, *places], env=environment, capture_output=True, text=True)
-        kills += done.returncode < 0
-        assert done.returncode < 0 or not done.stderr, done.stderr
+        process = programs.start("-c", RUN, *places, **{VARIABLE: spec})
+        code, errors = process.wait(), process.errors()
+        kills += code < 0
+        assert code < 0 or not errors, errors
         with Memory(where, index=places[1]) as memory:
             free_leases(memory)
             say(memory, f"a-{spec}", f"a-{spec} again", session="s0")  # there is always more to read

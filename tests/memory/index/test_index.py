@@ -6,7 +6,6 @@ import json
 import math
 import random
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -14,7 +13,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from threading import Timer
 from uuid import UUID
 
 import pytest
@@ -31,7 +29,9 @@ from agentkit_memory.index.vector_index import KeepsTerms
 from agentkit_memory.terms.bm25_vectors import SPACE, document_vector, query_vector, weights_of_terms
 from agentkit_prompts.extras import install
 from tests.effort import tries
+from tests.forks import Forks
 from tests.raising import raises
+from tests.waiting import until
 
 HOLD = """if True:
     import sys
@@ -137,16 +137,17 @@ def test_a_crash_between_any_two_writes_is_repaired_by_the_next_opening(
 
 
 @pytest.mark.long
-def test_killed_at_any_moment_nothing_is_lost_doubled_or_left_over(home: Path, docs: Path) -> None:
+def test_killed_at_any_moment_nothing_is_lost_doubled_or_left_over(home: Path, docs: Path, programs: Forks) -> None:
     moment = random.Random(7)
-    last = tries(2, 5) - 1
+    last = tries(2, 4) - 1
     for attempt in range(last + 1):
         for number in range(30):
             (docs / f"{number}.md").write_text(f"# {attempt}\nzebra n{number} a{attempt}\n\n# Kept\nquartz n{number}\n")
-        with other_process(INGEST, home, docs) as process:
-            time.sleep(moment.random() * 0.3)
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+        process = programs.start("-c", INGEST, home, docs)
+        until(process.output)
+        time.sleep(moment.random() * 0.3)
+        process.kill()
+        process.wait()
         with Memory(home) as memory:
             assert check(memory) % 2 == 0  # files are replaced whole
     with Memory(home) as memory:
@@ -415,23 +416,22 @@ WRITER = """if True:
 
 @pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
-def test_killed_while_segments_are_closed_the_index_holds_what_was_flushed(tmp_path: Path) -> None:
+def test_killed_while_segments_are_closed_the_index_holds_what_was_flushed(tmp_path: Path, programs: Forks) -> None:
     moment = random.Random(3)
     truth: dict[str, int] = {}
-    for attempt in range(tries(3, 8)):
-        command = [sys.executable, "-c", WRITER, str(tmp_path / "index"), str(attempt), json.dumps(truth)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            under_way: dict[str, int] = json.loads(process.stdout.readline())
-            killer = Timer(0.05 + 0.3 * moment.random(), process.kill)
-            killer.start()
-            for line in process.stdout:
-                if line == "flushed\n":
-                    truth |= under_way
-                    under_way = {}
-                elif line.endswith("}\n"):
-                    under_way = json.loads(line)
-            killer.join()
+    for attempt in range(tries(3, 5)):
+        process = programs.start("-c", WRITER, tmp_path / "index", str(attempt), json.dumps(truth))
+        until(process.output)
+        time.sleep(0.05 + 0.3 * moment.random())
+        process.kill()
+        process.wait()
+        under_way: dict[str, int] = {}
+        for line in process.output().splitlines(keepends=True):
+            if line == "flushed\n":
+                truth |= under_way
+                under_way = {}
+            elif line.endswith("}\n"):
+                under_way = json.loads(line)
         index = EdgeIndex(tmp_path / "index", 4, segment=4096)
         terms = document_vector("zebra")
         index.upsert([Point(each, to, 1, terms, [1.0] * 4) for each, to in under_way.items() if to > 0])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,9 +23,12 @@ from agentkit_memory.ingest.readers.text_and_markdown import text_blocks
 from agentkit_memory.ingest.report import IngestProgress
 from agentkit_memory.process.failpoints import VARIABLE
 from tests.effort import thinned, unless_fresh
+from tests.forks import Forked, Forks
 from tests.raising import raises
+from tests.waiting import until
 
 PARTS = 60
+Child = Callable[..., Forked]
 
 
 @pytest.fixture(autouse=True)
@@ -367,11 +368,14 @@ CHILD = """if True:
 """
 
 
-def child(target: str, docs: Path, index: str, failpoint: str = "") -> subprocess.Popen[bytes]:
-    environment = os.environ | ({VARIABLE: failpoint} if failpoint else {})
-    return subprocess.Popen(
-        [sys.executable, "-c", CHILD, target, str(docs), index], env=environment, stdout=subprocess.PIPE
-    )
+@pytest.fixture
+def child(programs: Forks) -> Child:
+    """Ingest documents in another process."""
+
+    def start(target: str, docs: Path, index: str, failpoint: str = "") -> Forked:
+        return programs.start("-c", CHILD, target, docs, index, **{VARIABLE: failpoint})
+
+    return start
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -406,7 +410,9 @@ FAILPOINTS = [
 
 @pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
-def test_killed_between_any_two_writes_it_is_the_old_or_the_new(place: tuple[str, str], docs: Path) -> None:
+def test_killed_between_any_two_writes_it_is_the_old_or_the_new(
+    place: tuple[str, str], docs: Path, child: Child
+) -> None:
     file = zebra_file(place, docs)
     words = ["zebra", "violin"]
     start = int(place[0].startswith("postgresql"))  # CI kills at half of them in each database
@@ -425,7 +431,7 @@ def test_killed_between_any_two_writes_it_is_the_old_or_the_new(place: tuple[str
 
 @pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
-def test_killed_while_chunks_move_they_end_in_their_places(place: tuple[str, str], docs: Path) -> None:
+def test_killed_while_chunks_move_they_end_in_their_places(place: tuple[str, str], docs: Path, child: Child) -> None:
     file = zebra_file(place, docs)
     for number, failpoint in enumerate(("document.staged:3", "items.removed", "items.committed", "document.swept")):
         file.write_text(manual("zebra", inserted=f"violin number{number}\n\n" * (number + 1)))
@@ -438,7 +444,7 @@ def test_killed_while_chunks_move_they_end_in_their_places(place: tuple[str, str
 
 @pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
-def test_killed_while_it_is_removed_it_is_gone(place: tuple[str, str], docs: Path) -> None:
+def test_killed_while_it_is_removed_it_is_gone(place: tuple[str, str], docs: Path, child: Child) -> None:
     (docs / "a.md").write_text(manual("zebra"))
     with opened(place) as memory:
         memory.ingest(docs)
@@ -461,15 +467,14 @@ def test_killed_while_it_is_removed_it_is_gone(place: tuple[str, str], docs: Pat
 
 @pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
-def test_killed_at_any_moment_it_goes_on(home: Path, docs: Path) -> None:
+def test_killed_at_any_moment_it_goes_on(home: Path, docs: Path, child: Child) -> None:
     random_ = random.Random(5)
     for number in range(6):
         (docs / f"{number}.md").write_text(manual(f"zebra{number}", 80 if number % 2 else 5))
     kills = 0
     while kills < unless_fresh(3, 5):
         process = child(str(home), docs, "")
-        assert process.stdout is not None
-        process.stdout.readline()
+        until(process.output)
         time.sleep(random_.uniform(0.0, 0.35))
         process.kill()
         if process.wait() == 0:
@@ -484,7 +489,9 @@ def test_killed_at_any_moment_it_goes_on(home: Path, docs: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
-def test_a_document_that_became_short_after_an_interruption_is_shown_as_a_whole(home: Path, docs: Path) -> None:
+def test_a_document_that_became_short_after_an_interruption_is_shown_as_a_whole(
+    home: Path, docs: Path, child: Child
+) -> None:
     (docs / "a.md").write_text(manual("zebra"))
     assert child(str(home), docs, "", "document.staged").wait() == -signal.SIGKILL
     (docs / "a.md").write_text(manual("zebra", 5))

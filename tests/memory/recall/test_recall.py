@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import signal
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +16,7 @@ from agentkit.prompts import Document, Message
 from agentkit.testing import StoreProbe
 from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.process.failpoints import VARIABLE
+from tests.forks import Forks
 
 
 def test_the_chunk_that_answers_comes_first_with_its_place(either: Memory, docs: Path) -> None:
@@ -95,15 +94,13 @@ INGEST = """if True:
 """
 
 
-def test_a_file_that_is_half_ingested_takes_no_place_of_what_is_shown(home: Path, docs: Path) -> None:
+def test_a_file_that_is_half_ingested_takes_no_place_of_what_is_shown(home: Path, docs: Path, programs: Forks) -> None:
     (docs / "a.md").write_text("The zebra is fed at noon. " + " ".join(f"word{number}" for number in range(150)))
     with Memory(home) as memory:
         memory.ingest(docs)
     (docs / "b.txt").write_text("\n\n".join("zebra fed " * 100 + f"number {number}" for number in range(2100)))
-    killed = subprocess.run(
-        [sys.executable, "-c", INGEST, str(home), str(docs)], env=os.environ | {VARIABLE: "worker.acknowledged:1"}
-    )
-    assert killed.returncode < 0
+    killed = programs.start("-c", INGEST, home, docs, **{VARIABLE: "worker.acknowledged:1"})
+    assert killed.wait() == -signal.SIGKILL
     with Memory(home) as memory:
         assert StoreProbe(memory).index.count() > 500, "what is not shown yet is indexed already"
         assert [found.source for found in memory.recall("zebra fed")] == [str(docs / "a.md")]

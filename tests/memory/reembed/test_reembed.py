@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -32,8 +30,8 @@ from agentkit_memory.store.spaces import active_space, forget_space, space_name
 from agentkit_memory.terms.bm25_vectors import SPACE
 from benchmarks.failpoints import FAILPOINTS
 from tests.effort import thinned
+from tests.forks import Forks
 from tests.memory.embedders.word_embedder import Words
-from tests.paths import ROOT
 from tests.raising import raises
 from tests.waiting import LONG, until
 
@@ -464,17 +462,6 @@ CHANGE = """if True:
 """
 
 
-def change(target: str, index: Path, model: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    return subprocess.run(
-        [sys.executable, "-c", CHANGE, target, str(index), model],
-        env={**os.environ, "PYTHONPATH": paths, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 POINTS = sorted(name for name in FAILPOINTS if name.split(".")[0] in ("index", "reembed", "spaces", "worker"))
 
 
@@ -482,7 +469,7 @@ POINTS = sorted(name for name in FAILPOINTS if name.split(".")[0] in ("index", "
 @pytest.mark.skipif(os.name != "posix", reason="killed by signals")
 @pytest.mark.parametrize("kind", thinned(["postgresql", "sqlite"]))
 def test_killed_between_any_two_writes_the_next_call_goes_on(
-    kind: str, request: pytest.FixtureRequest, tmp_path: Path, docs: Path
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path, docs: Path, programs: Forks
 ) -> None:
     target = str(tmp_path / "store") if kind == "sqlite" else request.getfixturevalue("fresh_postgres")
     index = tmp_path / "index"
@@ -493,8 +480,8 @@ def test_killed_between_any_two_writes_the_next_call_goes_on(
     points = thinned(POINTS[::2] if kind == "sqlite" else POINTS[1::4])
     for number, point in enumerate(points, start=1):
         model = f"m{number}"
-        died = change(target, index, model, AGENTKIT_FAILPOINT=point)
-        killed += [point] if died.returncode < 0 else []
+        died = programs.start("-c", CHANGE, target, index, model, AGENTKIT_FAILPOINT=point)
+        killed += [point] if died.wait() < 0 else []
         with Memory(target, index=index) as memory:
             found = memory.model
             assert found in (before, model)
@@ -510,13 +497,15 @@ def test_killed_between_any_two_writes_the_next_call_goes_on(
 
 
 @pytest.mark.long
-def test_a_second_process_reads_the_old_space_until_it_can_read_the_new_one(home: Path, docs: Path) -> None:
+def test_a_second_process_reads_the_old_space_until_it_can_read_the_new_one(
+    home: Path, docs: Path, programs: Forks
+) -> None:
     write(docs)
     with Memory(home, embedder=Words("one")) as owner:
         owner.ingest(docs)
         assert best(owner, "burrow puma", policy="dense") == "puma"
-        done = change(str(home), home / "index", "two")
-        assert (done.stdout, done.stderr) == ("True\n", "")
+        done = programs.start("-c", CHANGE, home, home / "index", "two")
+        assert (done.wait(), done.output(), done.errors()) == (0, "True\n", "")
         assert spaces(owner)[f"{SPACE}+one"] == ("one", "retired")  # whose index is open here
         found = owner.recall("burrow puma", limit=1)
         assert Path(found[0].source or "").stem == "puma"

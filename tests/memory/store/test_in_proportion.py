@@ -6,8 +6,6 @@ import os
 import random
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -22,6 +20,7 @@ from agentkit.testing import StoreProbe
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.residue import may_hold, parts_of
 from agentkit_memory.index import indexes
+from tests.forks import Forks
 from tests.memory.embedders.word_embedder import Words
 from tests.raising import raises
 
@@ -128,13 +127,13 @@ def test_deleting_a_long_conversation_lets_others_write_in_between(either: Memor
 @pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="processes are killed by signals")
 @pytest.mark.parametrize("step", [1, 2, 3, 4])
-def test_a_deletion_that_was_killed_goes_on_when_the_store_is_opened(home: Path, step: int) -> None:
+def test_a_deletion_that_was_killed_goes_on_when_the_store_is_opened(home: Path, step: int, programs: Forks) -> None:
     with Memory(home) as memory:
         memory.session("long").append(*said(*(f"turn {number}" for number in range(900))))
         memory.worker().drain()
     code = "import sys; from agentkit_memory import Memory; Memory(sys.argv[1]).delete_session('long')"
-    killed = {**os.environ, "AGENTKIT_FAILPOINT": f"conversation.step:{step}"}
-    assert subprocess.run([sys.executable, "-c", code, str(home)], env=killed).returncode == -signal.SIGKILL
+    killed = programs.start("-c", code, home, AGENTKIT_FAILPOINT=f"conversation.step:{step}")
+    assert killed.wait() == -signal.SIGKILL
     with Memory(home) as memory:
         kept = StoreProbe(memory).dump()
         assert not any(kept[table] for table in ("conversations", "messages", "items"))
