@@ -17,6 +17,7 @@ from agentkit.evals.worker_runs import WorkerRuns
 from agentkit.model_evaluation.request_pace import RequestPace
 from agentkit.models.model import NO_USAGE
 from agentkit.run.engine.run_result import RunResult
+from agentkit.run.journal.journal import Journal
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
@@ -37,7 +38,7 @@ class RowRun:
     Attributes:
         usage: Usage of all turns, also of a turn that failed.
         overhead: Usage of the simulated user.
-        steps: Number of model calls of the finished turns.
+        steps: Number of model calls of all turns that returned a reply, also of a turn that failed.
         seconds: Duration of the turns, without the time of the simulated user.
         run_id: Id of the last run.
     """
@@ -102,7 +103,10 @@ class RowRun:
             result = await run_or_resume(self._agent, user_input, stored, self._options)
         except Exception as error:
             self.usage += usage_of(error)
-            self.run_id = getattr(getattr(error, "journal", None), "run_id", "")
+            journal = getattr(error, "journal", None)
+            if isinstance(journal, Journal):
+                self.run_id = journal.run_id
+                self.steps += sum([step.kind == "model" for step in journal.steps()])
             if stored is not None:
                 self.run_id = stored.run_id
             raise

@@ -190,6 +190,10 @@ def test_an_agent_that_fails_in_a_later_turn_keeps_the_costs_of_all_turns() -> N
     report = evaluate_sync(Agent(model, "x"), [{"input": "1", "script": ["2", "3", "4"]}], [finished])
     (outcome,) = report.failures
     assert (outcome.usage.input_tokens, outcome.steps) == (20, 2) and outcome.run_id
+    # A run that fails after replies made these calls.
+    model = ScriptedModel.repeat("seven")
+    (outcome,) = evaluate_sync(Agent(model, "x", output=int), [{"input": "1"}], [finished]).failures
+    assert outcome.steps == len(model.requests) > 1
 
 
 def test_a_killed_conversation_asks_only_for_calls_in_flight(tmp_path: Path) -> None:
