@@ -214,9 +214,7 @@ class EvaluationReport:
         table = aligned(self.rows())
         if not self.failures:
             return table
-        first = self.failures[0]
-        count = f"{len(self.failures)} of {len(self.outcomes)} runs failed"
-        return f"{table}\n{count}; row {first.row.id}: {' '.join(first.error.split()):.300}"
+        return f"{table}\n{failures_line(self.outcomes)}"
 
     def markdown(self, before: EvaluationReport | None = None) -> str:
         """Return the report as Markdown: the table of the scores, the costs, and the rows with the lowest scores.
@@ -332,6 +330,14 @@ def short_line(text: str) -> str:
     """Return a text on one line, or its start with dots."""
     line = " ".join(text.split())
     return line if len(line) <= _MAX_CELL else line[: _MAX_CELL - 3] + "..."
+
+
+def failures_line(outcomes: Sequence[Outcome]) -> str:
+    """Return the number of failed runs, which is at least 1, and the first error."""
+    failures = [outcome for outcome in outcomes if outcome.error]
+    first = failures[0]
+    count = f"{len(failures)} of {len(outcomes)} runs failed"
+    return f"{count}; row {first.row.id}: {' '.join(first.error.split()):.300}"
 
 
 def aligned(table: Sequence[Sequence[str]]) -> str:

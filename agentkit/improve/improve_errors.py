@@ -6,7 +6,10 @@ from agentkit.errors import AgentError
 
 
 class ImproveError(AgentError, ValueError):
-    """An argument of an optimisation is invalid, or its result cannot be written. Nothing was sent or written."""
+    """An argument of an optimisation is invalid, no run received a reply, or the result cannot be written.
+
+    Nothing was written, and no text was proposed.
+    """
 
 
 class FilesChanged(ImproveError):

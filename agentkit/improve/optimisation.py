@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agentkit.agent.agent import Agent
-from agentkit.evals.evaluation_report import EvaluationReport
+from agentkit.evals.evaluation_report import EvaluationReport, aligned, failures_line
 from agentkit.evals.report_comparison import ScoreDifference
 from agentkit.improve.source_files import SourceFiles
 from agentkit.improve.text_parts import TextPart
@@ -80,11 +80,13 @@ class Optimisation:
         return table
 
     def __str__(self) -> str:
-        """Return the table, the number of proposals, and the changed parts as text."""
-        table = self.rows()
-        widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-        lines = ["  ".join([cell.ljust(width) for cell, width in zip(row, widths, strict=True)]) for row in table]
+        """Return the table, the failed runs, the number of proposals, and the changed parts as text."""
+        lines = [aligned(self.rows())]
+        if self.before.failures:
+            lines.append(f"before: {failures_line(self.before.outcomes)}")
+        if self.after.failures and self.after is not self.before:
+            lines.append(f"after: {failures_line(self.after.outcomes)}")
         lines.append(
             f"{self.proposals} proposals, {len(self.refused)} refused; changed: {', '.join(self.changed) or 'none'}"
         )
-        return "\n".join([line.rstrip() for line in lines])
+        return "\n".join(lines)

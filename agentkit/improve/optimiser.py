@@ -55,7 +55,7 @@ async def optimise(
 
     Raises:
         ImproveError: A part or the budget is invalid, rows are too few or held out and trained on, or `gepa` is
-            missing; nothing was sent.
+            missing, and nothing was sent; or no run of a train row received a reply, and no text was proposed.
         RowsError: Rows are invalid; nothing was sent.
         ScoresFailed: A score raised an exception or returned no number.
     """

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from agentkit.agent.agent import Agent
 from agentkit.evals.eval_row import EvalRow
-from agentkit.evals.evaluation_report import EvaluationReport
+from agentkit.evals.evaluation_report import EvaluationReport, failures_line
 from agentkit.evals.evaluation_runner import evaluate
 from agentkit.evals.outcome import Outcome
 from agentkit.evals.run_scores import ScoreFunction
@@ -160,7 +160,7 @@ class PromptSearch:
         """Run rows with the texts of a candidate, and return the scores."""
         from gepa.core.adapter import EvaluationBatch
 
-        outcomes = self._guarded(lambda: self._call(self._run(batch, candidate)))
+        outcomes = self._guarded(lambda: self._answered(self._call(self._run(batch, candidate))))
         scores = [mean_score(outcome) for outcome in outcomes]
         if capture_traces:
             self._idle += 1
@@ -198,6 +198,19 @@ class PromptSearch:
         except Exception as error:
             self._error = self._error or error
             raise
+
+    def _answered(self, outcomes: list[Outcome]) -> list[Outcome]:
+        """Return the outcomes; before the first proposal, at least one run must have received a reply.
+
+        Without a reply every text has the score 0, and proposals would only cost money.
+        """
+        if self.proposals == 0 and not any(outcome.steps for outcome in outcomes):
+            line = failures_line(outcomes)
+            raise ImproveError(
+                f"agent: no run of a train row received a reply: {line}; repair the agent, or name another model",
+                name="agent",
+            )
+        return outcomes
 
     async def _run(self, batch: Sequence[EvalRow], candidate: Mapping[str, str]) -> list[Outcome]:
         """Return the outcomes of rows."""

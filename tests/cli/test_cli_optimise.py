@@ -40,6 +40,7 @@ def test_texts_are_searched_shown_and_written_when_asked(run: Run, folder: Path)
     written = run(*base, *options, "--apply", "--json")
     assert written.exit_code == 0 and prompt.read_text("utf-8") == "You help well.\n", written
     data = json.loads(written.stdout)
+    assert data["failed"] == {"before": 0, "after": 0}
     assert data["changed"] == {"system.persona": "You help well."} and data["scores"]["score"]["after"] == 1
     # All rows have the score 1 now.
     again = run(base[0], "--agent", "desk.yaml", *base[3:], *options, "--apply")

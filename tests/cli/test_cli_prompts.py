@@ -77,6 +77,10 @@ def test_scores_are_listed_by_version(run: Run, folder: Path) -> None:
         for version, name in zip(versions, agents, strict=True)
         for score in ("exact", "max_steps:2")
     ]
+    evaluate_sync(Agent(ScriptedModel(["ok"]), "x"), rows, [exact], out=folder / "failed.jsonl", concurrency=1)
+    failed = run("prompts", "scores", "failed.jsonl")
+    assert failed.stdout.splitlines()[1].split()[4:6] == ["2", "1"], failed
+    assert json.loads(run("prompts", "scores", "failed.jsonl", "--json").stdout)[0]["failed"] == 1
     data = json.loads(run("prompts", "scores", "after.jsonl", "--json").stdout)
     assert data[0]["version"] == versions[1] and data[0]["scores"]["exact"]["mean"] == 0.5
     assert run("prompts", "scores", "missing.jsonl").exit_code == 1

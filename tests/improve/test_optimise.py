@@ -210,9 +210,35 @@ def test_the_budget_and_errors_stop_the_search() -> None:
     reflector.model = ScriptedModel.repeat(fails)
     with pytest.raises(Exception, match="no reply"):
         optimised(adder(), ["system.persona"], reflector)
+    reflector = Reflector()
+    unreachable = Agent(ScriptedModel.repeat(fails), layers=adder().chain.layers)
+    stopped = error_of(ImproveError, lambda: optimised(unreachable, ["system.persona"], reflector))
+    assert (stopped.name, reflector.requests) == ("agent", []) and "ValueError: no reply" in str(stopped)
     perfect = Agent(ScriptedModel.repeat(sums), layers=Layers(TextPrompt("The number only.", name="persona")))
     result = optimised(perfect, ["system.persona"], Reflector())
     assert (result.proposals, result.changed, result.diff, result.is_better) == (0, [], "", False)
+
+
+def test_failed_runs_are_reported_and_a_text_can_repair_them() -> None:
+    def strict(composition: Any) -> Any:
+        """Return a number only if the prompt demands it."""
+        if "number only" in composition.system.text:
+            return "7"
+        return "seven"
+
+    def half(composition: Any) -> str:
+        if composition.messages[-1].text.startswith("3"):
+            raise ValueError("no reply")
+        return sums(composition)
+
+    typed = Agent(ScriptedModel.repeat(strict), layers=adder().chain.layers, output=int)
+    rows = [{"input": f"{number}", "expected": 7} for number in range(10)]
+    result = optimised(typed, ["system.persona"], Reflector("Give the number only."), rows=rows, budget=1)
+    assert result.is_better and "before: 3 of 3 runs failed" in str(result) and "after:" not in str(result)
+    some = Agent(ScriptedModel.repeat(half), layers=adder().chain.layers)
+    result = optimised(some, ["system.persona"], Reflector("Be kind."), budget=1)
+    assert (len(result.before.failures), result.after) == (len(result.after.failures), result.before)
+    assert str(result).count("runs failed") == 1
 
 
 def counted(text: str) -> Any:

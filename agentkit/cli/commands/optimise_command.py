@@ -108,6 +108,7 @@ def _put_result(result: Optimisation, *, as_json: bool) -> None:
             {
                 "changed": {name: result.texts[name] for name in result.changed},
                 "scores": scores,
+                "failed": {"before": len(result.before.failures), "after": len(result.after.failures)},
                 "proposals": result.proposals,
                 "refused": [list(each) for each in result.refused],
                 "diff": result.diff,

@@ -117,13 +117,20 @@ def scores(
     for file, report in zip(files, reports, strict=True):
         for name in report.score_names:
             summary = report.summary(name)
-            table.append((report.agent, report.version, file.name, name, str(summary.rows), str(summary.interval)))
-    put_table(("agent", "version", "file", "score", "rows", "mean and 95 %"), table)
+            counts = str(summary.rows), str(len(report.failures))
+            table.append((report.agent, report.version, file.name, name, *counts, str(summary.interval)))
+    put_table(("agent", "version", "file", "score", "rows", "failed", "mean and 95 %"), table)
 
 
 def _form(file: Path, report: EvaluationReport) -> dict[str, Any]:
     means = {name: report.summary(name).interval._asdict() for name in report.score_names}
-    return {"agent": report.agent, "version": report.version, "file": str(file), "scores": means}
+    return {
+        "agent": report.agent,
+        "version": report.version,
+        "file": str(file),
+        "failed": len(report.failures),
+        "scores": means,
+    }
 
 
 def _text(option: str | None) -> str | None:
