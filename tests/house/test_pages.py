@@ -118,3 +118,8 @@ def test_the_pages_of_the_root_lead_to_pages_of_the_site() -> None:
     links = [(path, link) for path, text in pages.items() for link in LINK.findall(text)]
     assert len(links) > 5
     assert [link for path, link in links if not ((path.parent / link).exists() or (path.parent / link) in pages)] == []
+
+
+def test_the_readme_above_its_first_table_is_read_in_a_minute() -> None:
+    """A reader reads 250 words in a minute."""
+    assert len(re.findall(r"\S*\w\S*", README.split("\n| ")[0])) <= 250
