@@ -148,6 +148,26 @@ def warned() -> Iterator[None]:
 
 
 @contextmanager
+def calls_shown() -> Iterator[None]:
+    """Print no warning about a failed call of a run during a `with` block, which prints the `tool_line` of each call.
+
+    Failed calls of inner runs have no such line.
+    """
+    handlers = [each for each in logging.getLogger("agentkit").handlers if isinstance(each, _Notes)]
+    for handler in handlers:
+        handler.addFilter(_has_no_event)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(_has_no_event)
+
+
+def _has_no_event(record: logging.LogRecord) -> bool:
+    return not getattr(record, "has_event", False)
+
+
+@contextmanager
 def _handled(handler: logging.Handler) -> Iterator[None]:
     log = logging.getLogger("agentkit")
     log.addHandler(handler)

@@ -173,13 +173,26 @@ def test_commands_print_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     (tmp_path / "warn_desk.py").write_text(
         "from tests.runtime.test_tool_errors import CASES, Agent, ScriptedModel, calling\n"
-        "agent = Agent(ScriptedModel.repeat(calling('work'), 'done'), tools=[CASES['bug'][0]])\n"
+        "replies = [calling('work'), calling(('work', {'x': 1})), calling('none'), calling(('ask', {'input': 'x'}))]\n"
+        "inner = Agent(ScriptedModel.repeat(calling('work'), 'done'), tools=[CASES['bug'][0]], name='inner')\n"
+        "tools = [CASES['bug'][0], inner.as_tool(name='ask', description='Ask.')]\n"
+        "agent = Agent(ScriptedModel.repeat(*replies, 'done'), tools=tools)\n"
     )
-    for option in ("--json", "--yes"):
-        outcome = CliRunner().invoke(app, ["run", "x", "--agent", "warn_desk:agent", option])
+    # The lines of calls contain the errors of the run, but not the errors of inner runs.
+    commands = {
+        ("run", "x", "--json"): (4, 0),
+        ("run", "x"): (1, 3),
+        ("chat", "--once", "x"): (1, 3),
+        ("chat", "--once", "x", "--json"): (1, 3),
+    }
+    counts = {}
+    for command in commands:
+        outcome = CliRunner().invoke(app, [*command, "--agent", "warn_desk:agent"])
         assert outcome.exit_code == 0, outcome.output
         assert "warning: tool work failed (id1): KeyError" in outcome.stderr
         assert "Traceback" not in outcome.stderr
+        counts[command] = (outcome.stderr.count("warning: "), outcome.stderr.count("  error: "))
+    assert counts == commands
 
 
 def test_the_option_is_checked() -> None:

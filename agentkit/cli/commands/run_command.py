@@ -31,7 +31,7 @@ from agentkit.cli.options import (
     text_session,
     utf8,
 )
-from agentkit.cli.screen import note, note_call, put, put_json, tool_line
+from agentkit.cli.screen import calls_shown, note, note_call, put, put_json, tool_line
 
 if TYPE_CHECKING:
     from agentkit.agent_files.loaded_agent import LoadedAgent
@@ -126,6 +126,8 @@ def run(
             options["journal"] = journal
         if yes:
             options["approve"] = lambda call: True
+        if not as_json:
+            closing.enter_context(calls_shown())
         _run(loaded, source, options, as_json, journal or resume)
 
 

@@ -17,6 +17,7 @@ from agentkit.cli.commands.run_command import note_cut, result_form
 from agentkit.cli.commands.typed_messages import typed_messages
 from agentkit.cli.options import memory_with, text_session
 from agentkit.cli.screen import (
+    calls_shown,
     complain,
     degraded_note,
     is_cut,
@@ -290,10 +291,11 @@ class Chat:
 
     async def _turn(self, work: Coroutine[Any, Any, RunResult[Any]], inbox: Inbox | None) -> RunResult[Any]:
         try:
-            if inbox is None:
-                return await work
-            with typed_messages(inbox, self._later):
-                return await work
+            with calls_shown():
+                if inbox is None:
+                    return await work
+                with typed_messages(inbox, self._later):
+                    return await work
         finally:
             self._end_line()
 

@@ -228,8 +228,11 @@ class ToolCalls:
         details = summary = result.message.text
         if error is not None:
             details, summary = traceback_text(error), describe_error(error)
-        # Commands of a terminal print the summary instead of the traceback.
-        extra = {"summary": f"tool {result.name} failed ({result.call_id}): {clean(summary)}"}
+        # Commands of a terminal print the summary instead of the traceback, or the event of the call.
+        extra = {
+            "summary": f"tool {result.name} failed ({result.call_id}): {clean(summary)}",
+            "has_event": self._setup.outer is None and result.call_id in self._pending,
+        }
         values = self._run_id, result.name, result.call_id, clean(details)
         _log.warning("run %s: the tool %s failed (%s)\n%s", *values, extra=extra)
 
