@@ -22,7 +22,7 @@ from agentkit.agent_files.agent_file import (
     ModelPart,
     is_import_path,
 )
-from agentkit.agent_files.agent_model import agent_model, check_template_allowed
+from agentkit.agent_files.agent_model import agent_model, check_template_allowed, setting_places
 from agentkit.agent_files.agent_parts import budget_of, compaction_of, expanded, guard_of, recall_options_of
 from agentkit.agent_files.file_texts import described, with_examples
 from agentkit.agent_files.import_path import imported
@@ -313,10 +313,8 @@ class _AgentFileLoader:
             argument = self._invalid_argument(error)
             if argument is None:
                 raise
-            hint = ""
-            if argument == "model" and not isinstance(entry, str):
-                hint = f"; the settings are in {file.name}, line {file.line(('model',))}"
-            self._problems.append(Problem(argument, None, f"{error}{hint}"))
+            places = setting_places(error, file, argument, names_model=self._model is None)
+            self._problems.append(Problem(argument, None, "; ".join([str(error), *places])))
             return None
 
     def _chat_template_of(self, part: ModelPart) -> str | Path | None:
@@ -332,12 +330,14 @@ class _AgentFileLoader:
 
     def _invalid_argument(self, error: Exception) -> str | None:
         """Return the argument of `load_agent` that caused an error of the model; None if the agent file caused it."""
-        is_about_template = self._model is None or isinstance(error, ChatTemplateError)
-        if not is_about_template:
-            return "model"
+        is_about_template = isinstance(error, ChatTemplateError)
         if self._chat_template is not None:
-            return "chat_template"
-        return None
+            is_about_template = is_about_template or getattr(error, "name", None) == "chat_template"
+            if is_about_template or self._model is None:
+                return "chat_template"
+        if is_about_template or self._model is None:
+            return None
+        return "model"
 
     def _counter(self, name: str) -> TokenCounter:
         kind, mark, encoding = name.partition(":")

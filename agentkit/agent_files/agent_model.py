@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from agentkit.agent_files.yaml_lines import YamlFile
 from agentkit.errors import AgentDefinitionError
 from agentkit.models import model_names
 from agentkit.models.model import Model
 from agentkit.models.settings import ModelSettings
 from agentkit_prompts.chat_templates.guard.control_tokens import Policy
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate
+from agentkit_prompts.errors import ChatTemplateError
 
 NEEDS_ADDRESS = "a chat template requires a model with an address, such as http://localhost:8000/v1#qwen3"
 
@@ -55,3 +57,26 @@ def agent_model(
         control_tokens=control_tokens,
         template_kwargs=template_kwargs or None,
     )
+
+
+def setting_places(error: Exception, file: YamlFile, argument: str, *, names_model: bool) -> list[str]:
+    """Return the places, in an agent file, of the settings that cause an error of an argument of `load_agent`.
+
+    Args:
+        error: The error of the model.
+        file: The agent file.
+        argument: The argument: `model` or `chat_template`.
+        names_model: True if the file names the model.
+    """
+    names = f"{getattr(error, 'name', None)}, {getattr(error, 'value', None)}".split(", ")
+    places = []
+    for name in names:
+        # The chat template of the caller overrides the chat template of the file.
+        if name == argument:
+            continue
+        for place in (("model", name), ("model", "settings", name), ("model", "template_kwargs", name)):
+            if place in file.lines:
+                places.append(f"{name} is in {file.name}, line {file.lines[place]}")
+    if names_model and not isinstance(error, ChatTemplateError):
+        places.append(f"the model is in {file.name}, line {file.line(('model', 'name'))}")
+    return places

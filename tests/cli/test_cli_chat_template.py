@@ -138,7 +138,7 @@ def test_what_the_offline_stand_in_would_send_is_written_with_the_chat_template(
     assert command("compose", "Hi", "--agent", "shop.yaml", "--text").stdout.startswith("<|im_start|>system\nYou sell.")
     done = command(*offline[:-1], "openai:gpt-5-mini")
     assert done.exit_code == 1 and done.stderr.startswith("agentkit: --model: model 'openai:gpt-5-mini': ")
-    assert "completes text" in done.stderr and "the settings are in shop.yaml, line 2" in done.stderr
+    assert "completes text" in done.stderr and "chat_template is in shop.yaml, line 4" in done.stderr
     own = ("chat", "--once", "Hi", "--model", "offline", "--chat-template")
     assert "the system prompt describes them" in command(*own, "vicuna").stderr
     assert "did you mean 'vicuna'" in command(*own, "vicunna").stderr
@@ -194,6 +194,35 @@ def test_a_template_beside_an_agent_whose_model_takes_none_is_said_of_the_option
     assert done.stderr.startswith(
         "agentkit: --chat-template: model 'openai:gpt-5-mini': a chat template needs a server"
     )
+
+
+def test_an_error_names_the_place_of_each_setting(command: Run, folder: Path) -> None:
+    own, hosted, qwen = "http://u:secret@127.0.0.1:9/v1#own", "ollama:qwen3", ("--chat-template", "qwen3")
+    shown, of_model, of_template = "'http://...#own'", "agentkit: --model: model ", "agentkit: --chat-template: "
+    # A key of the model in the file, the options, and the start and the end of the error.
+    cases: list[tuple[str, tuple[str, ...], str, str]] = [
+        ("chat_template: qwen3", ("-m", hosted), f"{of_model}'{hosted}'", "address; chat_template is in {}, line 4"),
+        ("settings: {top_k: 1}", ("-m", "openai:m"), f"{of_model}'m'", "; top_k is in {}, line 4"),
+        ("settings: {top_k: 1}", ("-m", "nope:x"), f"{of_model}'nope:x'", "llamacpp, ..."),
+        ("session_len: 9", ("-m", own), f"{of_model}{shown}", "budget; session_len is in {}, line 4"),
+        ("template_kwargs: {a: 1}", ("-m", own), f"{of_model}{shown}", "too; template_kwargs is in {}, line 4"),
+        ("", ("-m", hosted, *qwen), f"{of_template}model '{hosted}'", "or pass the address"),
+        ("chat_template: qwen3", ("-m", hosted, *qwen), f"{of_template}model '{hosted}'", "or pass the address"),
+        ("settings: {top_k: 1}", ("-m", hosted, *qwen), f"{of_template}model '{hosted}'", "or pass the address"),
+        ("template_kwargs: {a: 1}", ("-m", own, *qwen), f"{of_template}template_kwargs: a", "; a is in {}, line 4"),
+        ("", qwen, f"{of_template}model 'openai:m'", "or pass the address; the model is in {}, line 3"),
+    ]
+    failures = []
+    for setting, options, start, end in cases:
+        text = f'name: shop\nmodel:\n  name: "openai:m"\n  {setting}\n'
+        (folder / "shop.yaml").write_text(text, "utf-8")
+        done = command("run", "Hi", "--agent", "shop.yaml", *options)
+        error = " ".join(done.stderr.split())
+        if done.exit_code != 1 or not error.startswith(start) or "secret" in error:
+            failures.append((setting, options, error))
+        elif not error.endswith(end.format("shop.yaml")):
+            failures.append((setting, options, error))
+    assert not failures, "\n".join(map(str, failures))
 
 
 def test_what_is_wrong_in_the_file_is_said_of_the_file_whatever_the_options(command: Run, folder: Path) -> None:
