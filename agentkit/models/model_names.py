@@ -260,11 +260,16 @@ def _check_options(options: Mapping[str, Any]) -> None:
 
 
 def _shown(name: str) -> str:
-    """Return a name for an error message: only the scheme of an address, because the rest may contain a secret."""
-    scheme, mark, _ = name.partition("//")
-    if mark:
-        return f"{scheme[-40:]}//..."
-    return name.rpartition("@")[2]
+    """Return a name for an error message: only scheme and model of an address, because the rest may contain a secret."""
+    scheme, mark, rest = name.partition("//")
+    if not mark:
+        return name.rpartition("@")[2]
+    shown = f"{scheme[-40:]}//..."
+    _, separator, served = rest.rpartition("#")
+    # Without a model, a password can contain the last `#`.
+    if not separator or "@" in served:
+        return shown
+    return f"{shown}#{served}"
 
 
 def _offline_model(

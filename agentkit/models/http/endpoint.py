@@ -45,10 +45,9 @@ _TAIL_SECONDS = 10.0
 """Maximum seconds between the finish reason and later parts of a reply, such as its usage."""
 _END_SECONDS = 0.5
 """Maximum seconds between the last event and the end of a stream, so that its connection can be reused."""
-_ONLY_TEXT = (
-    "; if the server only completes text, name a chat template: CompletionModel, --chat-template NAME, or "
-    "chat_template: under model: of an agent file"
-)
+WITH_TEMPLATE = "CompletionModel, --chat-template NAME, or chat_template: under model: of an agent file"
+"""The ways to name a chat template, for errors and warnings."""
+_ONLY_TEXT = f"; if the server only completes text, name a chat template: {WITH_TEMPLATE}"
 _MIN_SECRET = 8
 """Minimum length of a secret: shorter values are placeholders, and masking them would garble messages."""
 

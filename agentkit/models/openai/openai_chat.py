@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Unpack
 
 from agentkit.models.abilities import media_of
-from agentkit.models.http.endpoint import EndpointModel
+from agentkit.models.http.endpoint import WITH_TEMPLATE, EndpointModel
 from agentkit.models.http.endpoint_options import EndpointOptions
 from agentkit.models.http.reply_reader import ReplyReader
 from agentkit.models.http.warned_once import WarnedOnce
@@ -111,7 +111,7 @@ class OpenAIModel(EndpointModel):
             f"the reply of {self.host} is a call of {call.tool} as text{format}: the server did not read it, so the "
             "tool is not called and the text is the answer; switch on the tool calls of the server (vLLM: "
             "--enable-auto-tool-choice --tool-call-parser NAME, SGLang: --tool-call-parser NAME, llama-server: "
-            "--jinja), or use a CompletionModel, which reads calls in text",
+            f"--jinja), or name a chat template, so that calls in text are read: {WITH_TEMPLATE}",
         )
 
     def _check_calls(self, composition: Composition) -> None:
@@ -129,7 +129,8 @@ class OpenAIModel(EndpointModel):
             if support != "no calls":
                 advice = ", or set effort='none'"
             raise ModelRequestError(
-                f"this model calls tools only in the Responses API: use OpenAIResponsesModel({self.name!r}){advice}",
+                f"this model calls tools only in the Responses API: use OpenAIResponsesModel({self.name!r}), whose name "
+                f"is 'responses:{self.name}'{advice}",
                 model=self.name,
                 host=self.host,
                 name="tools",

@@ -99,7 +99,7 @@ def refused_settings(settings: ModelSettings, rules: OpenAIRules, *, is_chat: bo
 
 def _refused_in_chat(settings: ModelSettings, rules: OpenAIRules) -> Iterator[str]:
     if rules.chat == "none":
-        yield "model: it supports only the Responses API: use OpenAIResponsesModel"
+        yield "model: it supports only the Responses API: use OpenAIResponsesModel, or a name with responses:"
     # Only models that reason refuse the old name of the token limit.
     if "max_tokens" in settings.extra and rules.reasons:
         yield "extra['max_tokens']: this model expects max_completion_tokens: set ModelSettings(max_tokens=...)"
