@@ -142,7 +142,7 @@ def opened_agent(
         )
         try:
             if verbose:
-                note(f"agent {loaded.name}, model {loaded.agent.chain.model.name}")
+                note(f"agent {loaded.name}, {_model_text(loaded.agent.chain.model)}")
             yield _reading_shared(loaded, shared)
         finally:
             loaded.close()
@@ -182,13 +182,25 @@ def with_shared(memory: Memory, shared: Sequence[str]) -> Memory:
 
 
 def _note_model(model: Model) -> None:
-    """Print the name of the model, or a note that it is the offline model."""
+    """Print the model, or a note that it is the offline model."""
     from agentkit.models.offline.offline_model import OfflineModel
 
     if isinstance(model, OfflineModel):
         note(_OFFLINE)
     else:
-        note(f"model {model.name}")
+        note(_model_text(model))
+
+
+def _model_text(model: Model) -> str:
+    """Return the name of a model, and the chat template if the model receives raw completions."""
+    from agentkit.cli.default_agent import template_name
+    from agentkit.models.abilities import model_path
+    from agentkit.models.completion.completion_model import CompletionModel
+
+    writer = model_path(model)[-1]
+    if isinstance(writer, CompletionModel):
+        return f"model {model.name}, raw completions with the chat template {template_name(writer)}"
+    return f"model {model.name}"
 
 
 def _display_model(template: str | None) -> Model:

@@ -110,6 +110,12 @@ def has_place_for_tools(model: Model) -> bool:
     return writer.has_place_for_tools
 
 
+def template_name(model: CompletionModel) -> str:
+    """Return the file or the name of the chat template of a model."""
+    template = model.chat_template
+    return str(getattr(template, "file", None) or getattr(template, "title", type(template).__name__))
+
+
 def full_name(name: str) -> str:
     """Return `provider:model` or `URL#model` for the name of a model and the environment.
 

@@ -260,7 +260,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
 
 
 def _shown(name: str) -> str:
-    """Return a name for an error message: only scheme and model of an address, because the rest may contain a secret."""
+    """Return a name for an error message: only scheme and model of an address, which may contain a secret."""
     scheme, mark, rest = name.partition("//")
     if not mark:
         return name.rpartition("@")[2]

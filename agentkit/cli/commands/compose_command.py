@@ -178,8 +178,8 @@ def _put_request(composition: Composition, writer: Model) -> None:
 
 def _note_template(model: CompletionModel) -> None:
     """Print the chat template, the stop words of a reply, and the format of tool calls."""
-    template = model.chat_template
-    name = getattr(template, "file", None) or getattr(template, "title", type(template).__name__)
+    from agentkit.cli.default_agent import template_name
+
     stop = ", ".join(map(repr, model.stop_words)) or "none"
-    calls = getattr(template, "tool_call_format", None) or "any known format"
-    note(f"chat template {name}; stop words: {stop}; tool calls: {calls}")
+    calls = getattr(model.chat_template, "tool_call_format", None) or "any known format"
+    note(f"chat template {template_name(model)}; stop words: {stop}; tool calls: {calls}")

@@ -129,8 +129,8 @@ class OpenAIModel(EndpointModel):
             if support != "no calls":
                 advice = ", or set effort='none'"
             raise ModelRequestError(
-                f"this model calls tools only in the Responses API: use OpenAIResponsesModel({self.name!r}), whose name "
-                f"is 'responses:{self.name}'{advice}",
+                f"this model calls tools only in the Responses API: use OpenAIResponsesModel({self.name!r}), "
+                f"or the name 'responses:{self.name}'{advice}",
                 model=self.name,
                 host=self.host,
                 name="tools",
