@@ -264,12 +264,12 @@ def _shown(name: str) -> str:
     scheme, mark, rest = name.partition("//")
     if not mark:
         return name.rpartition("@")[2]
-    shown = f"{scheme[-40:]}//..."
+    start = f"{scheme[-40:]}//..."
     _, separator, served = rest.rpartition("#")
     # Without a model, a password can contain the last `#`.
     if not separator or "@" in served:
-        return shown
-    return f"{shown}#{served}"
+        return start
+    return f"{start}#{served}"
 
 
 def _offline_model(
