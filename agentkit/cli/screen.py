@@ -17,6 +17,8 @@ from rich.table import Table
 from rich.text import Text
 from typer import Exit
 
+from agentkit_prompts.errors import start_of
+
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
@@ -182,7 +184,7 @@ class _Notes(logging.Handler):
         log = logging.getLogger("agentkit")
         if not any(isinstance(handler.formatter, _PlainFormatter) for handler in log.handlers):
             summary = getattr(record, "summary", record.getMessage())
-            note(f"{record.levelname.lower()}: {short(summary)}")
+            note(f"{record.levelname.lower()}: {start_of(summary, _MAX_SHORT)}")
 
 
 def progress_bar(amount: ProgressColumn | None = None) -> Progress:
@@ -243,20 +245,13 @@ def _one_line(text: str) -> str:
     return plain(text).replace("\n", "\ufffd")
 
 
-def short(text: str) -> str:
-    """Return a text, or the start of a long text with dots."""
-    if len(text) <= _MAX_SHORT:
-        return text
-    return f"{text[:_MAX_SHORT]}..."
-
-
 def tool_line(event: ToolStarted | ToolFinished) -> str:
     """Return the note of a started or finished tool call."""
     from agentkit.run.engine.events import ToolStarted
 
     if isinstance(event, ToolStarted):
-        return f"calls {event.call.name} {short(event.call.arguments)}"
-    return f"  {event.result.status}: {short(event.result.message.text)}"
+        return f"calls {event.call.name} {start_of(event.call.arguments, _MAX_SHORT)}"
+    return f"  {event.result.status}: {start_of(event.result.message.text, _MAX_SHORT)}"
 
 
 def layer_table(composition: Composition) -> None:

@@ -12,6 +12,7 @@ from agentkit.improve.example_choice import answer_of
 from agentkit.improve.text_parts import TextPart, part_problem
 from agentkit.models.model import Model, Usage
 from agentkit_prompts.context.prompt_context import UserInput
+from agentkit_prompts.errors import start_of
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tree.additional_info import AdditionalInfoPrompt
 from agentkit_prompts.tree.layers import Layers
@@ -122,9 +123,7 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
 
 
 def _short(text: str) -> str:
-    if len(text) <= _MAX_CHARACTERS:
-        return text
-    return f"{text[:_MAX_CHARACTERS]} ... ({len(text):,} characters)"
+    return start_of(text, _MAX_CHARACTERS)
 
 
 def _without_code_fence(text: str) -> str:

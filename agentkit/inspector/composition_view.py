@@ -13,7 +13,7 @@ from agentkit.inspector.item_names import ITEM_FIELDS, item_names
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.prefix import prefix
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.errors import PromptError
+from agentkit_prompts.errors import PromptError, start_of
 from agentkit_prompts.templates.spans import Segment
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, message_tokens
@@ -317,9 +317,7 @@ def _piece_view(segment: Segment, max_piece: int | None) -> Json:
 
 def clipped(text: str) -> str:
     """Return a text; of a long text the first `MAX_PIECE` characters, and the number of the other characters."""
-    if len(text) <= MAX_PIECE:
-        return text
-    return f"{text[:MAX_PIECE]}... ({len(text) - MAX_PIECE:,} more characters)"
+    return start_of(text, MAX_PIECE)
 
 
 def _cut(text: str, max_piece: int | None) -> str:

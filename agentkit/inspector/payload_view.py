@@ -11,7 +11,7 @@ from agentkit_prompts.chat_templates.guard.control_tokens import tokens_of
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.targets.chat_text import chat_template_of
-from agentkit_prompts.errors import PromptError
+from agentkit_prompts.errors import PromptError, start_of
 from agentkit_prompts.names import nearest
 from agentkit_prompts.templates.spans import BREAK
 
@@ -86,4 +86,4 @@ def _shortened_base64(match: re.Match[str]) -> str:
     # Text with few different characters, such as a long line of dashes, is not base64.
     if len(set(text[:256])) < 20:
         return text
-    return f"{text[:_MAX_BASE64]}... ({len(text) - _MAX_BASE64:,} more characters)"
+    return start_of(text, _MAX_BASE64)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from pydantic import ValidationError
 
+from agentkit_prompts.errors import start_of
+
 _MAX_PROBLEMS = 50
 """Maximum number of problems in a repair message."""
 _MAX_PATH = 200
@@ -20,9 +22,6 @@ def problem_texts(error: ValidationError, *, wrapper: str) -> Iterator[str]:
         # A path starts inside of the wrapper, as in the output type.
         if keys and keys[0] == wrapper and error.title == wrapper:
             keys = keys[1:]
-        path = ".".join(keys) or "answer"
-        if len(path) > _MAX_PATH:
-            path = f"{path[:_MAX_PATH]}..."
-        yield f"{path}: {item['msg']}"
+        yield f"{start_of('.'.join(keys) or 'answer', _MAX_PATH)}: {item['msg']}"
     if len(items) > _MAX_PROBLEMS:
         yield f"and {len(items) - _MAX_PROBLEMS:,} more"

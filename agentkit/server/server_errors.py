@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentkit.errors import AgentError
+from agentkit_prompts.errors import start_of
 
 _MAX_MESSAGE = 4_000
 """Maximum characters of a message that is sent to a client."""
@@ -42,10 +43,12 @@ class ServerError(AgentError):
     @property
     def body(self) -> dict[str, Any]:
         """The error in OpenAI's format."""
-        text = str(self)
-        if len(text) > _MAX_MESSAGE:
-            text = f"{text[:_MAX_MESSAGE]}... ({len(text) - _MAX_MESSAGE:,} more characters)"
-        fields = {"message": text, "type": self.type, "param": self.param, "code": self.code}
+        fields = {
+            "message": start_of(str(self), _MAX_MESSAGE),
+            "type": self.type,
+            "param": self.param,
+            "code": self.code,
+        }
         return {"error": {**fields, **self.details}}
 
 

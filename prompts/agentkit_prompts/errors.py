@@ -382,6 +382,13 @@ def brief(value: object, most: int = MAX_SHOWN_CHARS) -> str:
         return f"a {type(value).__name__} without a representation"
 
 
+def start_of(text: str, most: int) -> str:
+    """Return a text; of a longer text the first `most` characters, and the number of the other characters."""
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}... ({len(text) - most:,} more characters)"
+
+
 def kind_of(value: object) -> str:
     """Return a number, None or a class as text; of any other value the name of its type: it can be a secret."""
     if value is None or isinstance(value, int | float):

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from agentkit_prompts.caller_warnings import waiting_thread
 from agentkit_prompts.context.wire.clean import clean
-from agentkit_prompts.errors import Picklable
+from agentkit_prompts.errors import Picklable, start_of
 from agentkit_prompts.limits import MAX_LISTED, MAX_MESSAGE_CHARS
 from agentkit_prompts.system.tracebacks import without_own_frames
 
@@ -194,11 +194,9 @@ def describe_error(error: BaseException) -> str:
         if ends_run(problem):
             raise
         text = ""
-    if len(text) > MAX_MESSAGE_CHARS:
-        text = text[:MAX_MESSAGE_CHARS] + "..."
     if not text:
         return name
-    return clean(f"{name}: {text}")
+    return clean(f"{name}: {start_of(text, MAX_MESSAGE_CHARS)}")
 
 
 def traceback_text(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from agentkit.models.http.call_arguments import CallArguments, arguments_text
 from agentkit.models.http.finish_reasons import check_reason
 from agentkit.models.http.json_end import is_json
 from agentkit.models.http.piece_joiner import PieceJoiner
-from agentkit.models.http.reader import ProtocolError, Reader, brief, count_of, nonempty, object_of, sendable
+from agentkit.models.http.reader import ProtocolError, Reader, count_of, nonempty, object_of, sendable
 from agentkit.models.http.reply_checks import (
     checked_calls,
     messages_in,
@@ -20,6 +20,7 @@ from agentkit.models.model import Delta, Reply, Usage
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.owner import Owner
+from agentkit_prompts.errors import brief
 
 _PAUSES = ("pause_turn", "compaction")
 _NO_ENDPOINT = Owner("anthropic")

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentkit.models.http.reader import ProtocolError, brief
+from agentkit.models.http.reader import ProtocolError
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.sampled_tokens import MAX_ID, MAX_LOGARITHM, with_sampled_tokens
-from agentkit_prompts.errors import TokenizerError
+from agentkit_prompts.errors import TokenizerError, brief
 from agentkit_prompts.tokens.id_tokenizer import IdTokenizer
 
 TOKEN_OPTIONS: Mapping[str, Any] = {"return_token_ids": True, "logprobs": 1}

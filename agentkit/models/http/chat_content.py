@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from agentkit.models.http.reader import JsonObject, ProtocolError, brief
+from agentkit.models.http.reader import JsonObject, ProtocolError
 from agentkit_prompts.context.wire.write_openai_chat import THOUGHT_PARTS
+from agentkit_prompts.errors import brief
 
 _TEXT_KEYS = ("thinking", "reasoning", "summary", "text", "content")
 """Keys of the text of a part with thinking."""

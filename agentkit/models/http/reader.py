@@ -12,6 +12,7 @@ from agentkit.models.http.json_end import is_json
 from agentkit.models.model import NO_USAGE, Delta, Reply, Usage
 from agentkit_prompts.context.frozen import freeze
 from agentkit_prompts.context.wire.clean import clean
+from agentkit_prompts.errors import brief
 
 JsonObject: TypeAlias = dict[str, Any]
 
@@ -185,11 +186,3 @@ def count_of(value: object) -> int:
     if isinstance(value, int | float) and 0 <= value < 1 << 63:
         return int(value)
     return 0
-
-
-def brief(value: object) -> str:
-    """Return a value for an error message, truncated."""
-    text = repr(value)
-    if len(text) <= 200:
-        return text
-    return f"{text[:200]}..."

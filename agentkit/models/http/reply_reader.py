@@ -20,7 +20,6 @@ from agentkit.models.http.reader import (
     JsonObject,
     ProtocolError,
     Reader,
-    brief,
     check_cut,
     is_no_call,
     nonempty,
@@ -35,6 +34,7 @@ from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.thought_fields import DETAILS, THOUGHT_FIELDS, take_thought, thought_text_in
+from agentkit_prompts.errors import brief
 
 _MESSAGE_KEYS = frozenset(("role", "content", "refusal", "tool_calls", "function_call"))
 """Keys of a message that the reader uses; other keys are stored for the provider."""

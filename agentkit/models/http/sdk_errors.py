@@ -25,6 +25,7 @@ from agentkit.models.model_errors import (
     Where,
 )
 from agentkit_prompts.credentials import masked
+from agentkit_prompts.errors import start_of
 
 _MAX_CHARS = 500
 
@@ -101,10 +102,7 @@ class RequestTarget:
 
     def shown(self, text: str) -> str:
         """Return a text of the endpoint for a message: masked and truncated."""
-        text = masked(text, self.secrets)
-        if len(text) <= _MAX_CHARS:
-            return text
-        return f"{text[:_MAX_CHARS]}..."
+        return start_of(masked(text, self.secrets), _MAX_CHARS)
 
 
 def translate(

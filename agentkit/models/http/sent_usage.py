@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from agentkit.models.http.reader import ProtocolError, brief, count_of
+from agentkit.models.http.reader import ProtocolError, count_of
 from agentkit.models.model import NO_USAGE, Usage
+from agentkit_prompts.errors import brief
 
 _INPUT = ("prompt_tokens", "input_tokens")
 _OUTPUT = ("completion_tokens", "output_tokens")

@@ -9,7 +9,7 @@ from typing import Any
 from agentkit.models.http.error_reply import ErrorReply, error_in
 from agentkit.models.http.finish_reasons import check_reason
 from agentkit.models.http.generated_images import image_in_item, with_images
-from agentkit.models.http.reader import ProtocolError, Reader, brief, object_of, sendable
+from agentkit.models.http.reader import ProtocolError, Reader, object_of, sendable
 from agentkit.models.http.reply_checks import (
     checked_calls,
     messages_in,
@@ -25,6 +25,7 @@ from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.write_openai_responses import ITEMS
+from agentkit_prompts.errors import brief
 
 _DELTA_KINDS: Mapping[str, DeltaKind] = {
     "response.output_text.delta": "text",

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
-from agentkit_prompts.errors import PromptError, SchemaConflict
+from agentkit_prompts.errors import PromptError, SchemaConflict, start_of
 from agentkit_prompts.limits import MAX_MESSAGE_CHARS
 from agentkit_prompts.schemas.keywords import DATA, NAMED, as_object, rewritten
 from agentkit_prompts.schemas.params import JsonSchema, PlacedProblem, schema_problems
@@ -354,10 +354,7 @@ def _text(value: Any) -> str:
 
 def _shown(node: Any, root: JsonSchema) -> str:
     """Return the JSON text of a schema for an error message, shortened, with its references resolved."""
-    text = _text(_Expansion(root).expand(node, ()))
-    if len(text) <= MAX_MESSAGE_CHARS:
-        return text
-    return f"{text[:MAX_MESSAGE_CHARS]}..."
+    return start_of(_text(_Expansion(root).expand(node, ())), MAX_MESSAGE_CHARS)
 
 
 class _Expansion:

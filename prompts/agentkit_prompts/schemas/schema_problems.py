@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from agentkit_prompts.errors import brief
+from agentkit_prompts.errors import brief, start_of
 from agentkit_prompts.limits import MAX_LISTED, MAX_REASON_CHARS
 from agentkit_prompts.schemas.plain_data import Step
 from agentkit_prompts.schemas.subschemas import schema_at, type_of
@@ -213,9 +213,7 @@ def _json(value: Any) -> str:
 
 def shown_name(name: str) -> str:
     """Return a name or text for a message, shortened if it is very long."""
-    if len(name) <= MAX_REASON_CHARS:
-        return name
-    return f"{name[:MAX_REASON_CHARS]}..."
+    return start_of(name, MAX_REASON_CHARS)
 
 
 def place_of(path: Iterable[Step]) -> str:

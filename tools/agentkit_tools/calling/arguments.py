@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json, to_jsonable_python
 
+from agentkit_prompts.errors import start_of
 from agentkit_prompts.limits import MAX_MESSAGE_CHARS, MAX_SHOWN_CHARS
 from agentkit_prompts.schemas.schema_problems import InvalidValueError, SchemaProblem
 from agentkit_prompts.schemas.subschemas import schema_at, type_of
@@ -308,8 +309,7 @@ def _short(value: Any) -> str:
 
 
 def _short_text(text: str) -> str:
-    text = text.encode("utf-8", "replace").decode()
-    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}... ({len(text)} characters)"
+    return start_of(text.encode("utf-8", "replace").decode(), MAX_SHOWN_CHARS)
 
 
 def _ends_of(text: str, limit: int) -> str:

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from agentkit_prompts.context.parts import Text
+from agentkit_prompts.errors import start_of
 from agentkit_prompts.limits import (
     MAX_ENTRIES,
     MAX_FOREIGN_NAME_CHARS,
@@ -134,18 +135,11 @@ def _tool(definition: Definition, output: _Output, connection: Connection, polic
     description = definition.description or definition.title or ""
     problem = _problem_of(definition, description)
     if problem:
-        label = _short(name) or "(without a name)"
-        raise ToolDefinitionError(f"tool {label}: {problem}", tool=_short(name))
+        label = start_of(name, MAX_NAME_CHARS)
+        raise ToolDefinitionError(f"tool {label or '(without a name)'}: {problem}", tool=label)
     options: PolicyOptions = {**_policy_of(definition.annotations), **policy}
     call = _RemoteTool(name, connection, output, can_repeat=bool(options.get("retries"))).call
     return Tool.from_json_schema(name, description, schema, call, trust="untrusted", **options)
-
-
-def _short(name: str) -> str:
-    """Return a name for messages, cut if it is too long."""
-    if len(name) <= MAX_NAME_CHARS:
-        return name
-    return f"{name[:MAX_NAME_CHARS]}..."
 
 
 def _problem_of(definition: Definition, description: str) -> str:

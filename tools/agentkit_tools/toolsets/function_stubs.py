@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from agentkit_prompts.errors import start_of
 from agentkit_prompts.schemas.references import target_in
 from agentkit_tools.schemas.callables import raw
 from agentkit_tools.tool import Tool
@@ -203,9 +204,7 @@ def _return_type(tool: Tool) -> str:
 
 def _one_line(text: Any) -> str:
     """Return a description as one line, which cannot end the docstring."""
-    line = " ".join(str(text).split())
-    if len(line) > _MAX_TEXT:
-        line = line[:_MAX_TEXT] + "..."
+    line = start_of(" ".join(str(text).split()), _MAX_TEXT)
     line = line.replace("\\", "\\\\").replace('"""', "'''")
     if line.endswith('"'):
         line = line[:-1] + '\\"'
