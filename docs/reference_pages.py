@@ -69,8 +69,8 @@ def pages() -> dict[Path, str]:
                 described[path] = f"{door}.md#{anchor}"
     texts = {}
     for door, subject in DOORS.items():
-        lead = f"<!-- Written by docs/reference_pages.py. -->\n\n{subject}: the public names of this module."
-        parts = [f"# {door}", lead]
+        lead = f"<!-- Written by docs/reference_pages.py. -->\n\nPublic names of `{door}`."
+        parts = [f"# Reference: {subject[0].lower()}{subject[1:]}", lead]
         links = {name: described[path] for name, path in homes[door].items()}
         elsewhere = [f"[{name}]({link})" for name, link in links.items() if not link.startswith(f"{door}.md#")]
         if elsewhere:
@@ -165,7 +165,8 @@ class Writer:
             parts += ["Attributes:", _bullets(rows)]
         for key, member in members.items():
             if isinstance(member, griffe.Function) and self._is_public(key) and (member.docstring or member.overloads):
-                parts += [f"### {name}.{key}", *self.function(key, member)]
+                heading = f"{name}.{key}".replace("__", r"\_\_")  # not in bold
+                parts += [f"### {heading}", *self.function(key, member)]
         return parts
 
     def function(self, name: str, item: griffe.Function, owner: griffe.Class | None = None) -> list[str]:
