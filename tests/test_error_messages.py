@@ -68,7 +68,8 @@ def test_each_snippet_causes_the_message_next_to_it(file: str, tmp_path: Path, m
                 wrong.append(f"{example['snippet']}expected: {example['text'].strip()}\ngot:      {message.strip()}")
     if UPDATE:
         _write(file, section)
-    assert not wrong, "\n\n".join(wrong)
+    accept = "to accept new texts: AGENTKIT_UPDATE_ERRORS=1 ./scripts/test tests/test_error_messages.py"
+    assert not wrong, "\n\n".join([*wrong, accept])
 
 
 def _write(file: str, section: error_page.Section) -> None:

@@ -414,3 +414,23 @@ def test_no_field_of_a_context_can_be_changed_whatever_way_it_was_made() -> None
             with pytest.raises(dataclasses.FrozenInstanceError):
                 delattr(one, item.name)
     assert ways[0] == ways[2] == ways[3] == ways[4] != ways[1]
+
+
+def test_frozen_data_refuses_every_change_and_survives_copy_and_pickle() -> None:
+    data: Any = ToolSpec("look", "", {"a": [1, {"b": (2,)}]}).parameters
+    for change in (
+        lambda: data.update(a=1),
+        lambda: data.pop("a"),
+        lambda: data["a"].append(1),
+        lambda: data["a"].sort(),
+        lambda: data["a"][1].clear(),
+        lambda: data["a"].__iadd__([1]),
+        lambda: data.__ior__({}),
+    ):
+        with pytest.raises(TypeError):
+            change()
+    for clone in (copy.copy(data), copy.deepcopy(data), pickle.loads(pickle.dumps(data))):
+        assert clone == data == {"a": [1, {"b": [2]}]}
+        assert type(clone) is type(data)
+        assert type(clone["a"]) is type(data["a"])
+    assert copy.copy(data["a"]) == copy.deepcopy(data["a"]) == data["a"]

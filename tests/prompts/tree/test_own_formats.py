@@ -388,3 +388,23 @@ def test_a_class_is_used_as_soon_as_something_of_it_renders() -> None:
     assert WithTemplate().format_2_str(ASK) == "hi?"
     assert WithValues().format_2_str(ASK) == ""
     assert WithText().format_2_str(ASK) == Below().format_2_str(ASK) == "text"
+
+
+class Unreadable(BasePrompt):
+    """A prompt whose `render` can read anything."""
+
+    template: Template = Template("x")
+
+    def render(self, ctx: PromptContext) -> Rendered:
+        return Rendered.from_text("own")
+
+
+def test_a_prompt_with_its_own_render_changes_every_turn() -> None:
+    assert Unreadable().reads is None
+    assert volatility_of(Unreadable()) == "turn"
+
+
+def test_a_fence_requires_the_secret_of_a_session() -> None:
+    with pytest.raises(PromptError) as caught:
+        TextPrompt("x", fence=True).format_2_str(PromptContext("x"))
+    assert caught.value.name == "session_key"
