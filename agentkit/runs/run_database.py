@@ -106,6 +106,7 @@ tags_table = sa.Table(
     sa.Column("tag", sa.Text, primary_key=True),
     sa.Column("number", sa.BigInteger, primary_key=True),  # of the run
     sa.Column("run", sa.Text, nullable=False, index=True),
+    sa.Index("ix_agentkit_tags_tag", "tag", "number"),  # lists of all tenants
 )
 keys_table = sa.Table(
     "agentkit_keys",

@@ -20,8 +20,8 @@ from agentkit.runs.run_record import RunOrder, RunsWanted
 MAX_EXAMINED = 20_000
 """Maximum number of runs that one part of a list examines."""
 _INDEXES = (
-    *(("session", "tenant", "user"), ("session", "tenant"), ("session",), ("tenant", "user"), ("tenant", "tag")),
-    *(("tenant", "state"), ("tenant", "agent"), ("state",), ("tenant",)),
+    *(("session", "tenant", "user"), ("session", "tenant"), ("session",), ("tenant", "user"), ("tenant", "state")),
+    *(("tenant", "agent"), ("tenant", "tag"), ("tenant",), ("state",), ("tag",)),
 )
 """Filters that an index serves in the order `newest`; a list uses the first index of which it has all filters."""
 _COLUMNS: Mapping[RunOrder, str | None] = {"newest": None, "longest": "seconds", "tokens": "tokens", "cost": "cost"}

@@ -19,6 +19,8 @@ LISTS: list[dict[str, Any]] = [
     {"state": "waiting"},
     {"state": "finished"},
     {"session": "s"},
+    {"tag": "rare"},
+    {"tag": "frequent", "before": "old-100"},
     {"tenant": "acme"},
     {"tenant": "acme", "state": "waiting"},
     {"tenant": "acme", "state": "waiting", "agent": "old"},
@@ -28,6 +30,7 @@ LISTS: list[dict[str, Any]] = [
     {"tenant": "acme", "tag": "rare"},
     {"tenant": "acme", "tag": "frequent"},
     {"tenant": "acme", "tag": "rare", "state": "waiting"},
+    {"tenant": "acme", "tag": "rare", "agent": "old"},
     {"tenant": "acme", "tag": "rare", "order": "cost", "ids": ["old-1", "old-2", "old-3"]},
     {"tenant": "acme", "order": "cost"},
     # After a run in the middle of the old runs.
