@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import sqlalchemy as sa
 
 from agentkit.errors import ApprovalError
-from agentkit.run.parts.decisions import Approved, Decision, decision_data
+from agentkit.run.parts.decisions import Approved, Decision, Denied, decision_data
 from agentkit.runs.changed_arguments import check_changed_arguments
 from agentkit.runs.run_database import decisions_table, runs_table
 from agentkit.runs.run_record import RunRecord, RunState, WaitingCall
@@ -139,10 +139,13 @@ def _wrong_calls(wrong: Sequence[str], decided: Mapping[str, WaitingCall], waiti
 
 
 def _decided(call: WaitingCall) -> str:
+    verb = "approved"
+    if isinstance(call.decision, Denied):
+        verb = "denied"
     by = ""
     if call.decided_by:
         by = f" by {call.decided_by}"
-    return f"{call.call_id} was decided already{by}: {call.decision!r:.80}"
+    return f"{call.call_id} was {verb} already{by}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -28,7 +28,7 @@ class RefusalLog:
         Args:
             path: The method and the template of the route. The path itself contains text of the client.
             error: The error that the client receives.
-            caller: The sender, with an empty name before the token is checked.
+            caller: The sender; its name is empty before the token is checked, and on a server without tokens.
         """
         if error.status >= 500:
             return
@@ -40,7 +40,7 @@ class RefusalLog:
         field = ""
         if error.param:
             field = f" ({error.param!r:.80})"
-        sender = "unknown token"
+        sender = ""
         if caller.name:
-            sender = f"token {caller.name} of tenant {caller.tenant}"
-        _log.warning("refused %s: %d %s%s; %s", path, error.status, error.code, field, sender)
+            sender = f"; token {caller.name} of tenant {caller.tenant}"
+        _log.warning("refused %s: %d %s%s%s", path, error.status, error.code, field, sender)

@@ -263,6 +263,14 @@ def test_decisions_are_stored_together_or_not_at_all(store: RunStore, made: Any,
         store.decide("none", {"a": Approved()})
 
 
+def test_an_error_names_the_earlier_decisions(store: RunStore) -> None:
+    waiting(store, "a", "b", "c")
+    decisions: dict[str, Approved | Denied] = {"a": Approved({"n": 2}), "b": Denied("no")}
+    store.decide("r", decisions, by="ada")
+    with pytest.raises(ApprovalError, match="a was approved already by ada; b was denied already by ada; nothing"):
+        store.decide("r", decisions)
+
+
 def test_of_two_that_decide_at_once_one_is_first(opened: Any) -> None:
     waiting(opened(), "a")
     decided: list[object] = []

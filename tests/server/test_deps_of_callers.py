@@ -229,10 +229,16 @@ def test_a_user_or_a_session_with_an_invalid_name_is_refused_and_logged(
         other = client.post("/runs", run, acme).json()["id"]
         assert client.get(f"/runs/{other}", bolt).status_code == 404
         assert client.get(f"/runs/{other}", "ak_unknown").status_code == 401
+        assert client.get(f"/runs/{other}").status_code == 401
         assert [record.getMessage() for record in caplog.records] == [
             "refused GET /runs/{run}: 404 run_not_found; token shop of tenant bolt",
-            "refused GET /runs/{run}: 401 invalid_token; unknown token",
+            "refused GET /runs/{run}: 401 invalid_token",
+            "refused GET /runs/{run}: 401 missing_token",
         ]
+    caplog.clear()
+    with served(agent) as client:  # no request has a token
+        assert client.post("/runs", {**run, "agent": "dsk"}).status_code == 404
+    assert [record.getMessage() for record in caplog.records] == ["refused POST /runs: 404 model_not_found ('agent')"]
 
 
 def test_messages_without_a_user_are_recalled_in_their_own_session_only(tmp_path: Path) -> None:
