@@ -297,8 +297,16 @@ def test_an_error_whose_text_fails_is_still_a_template_error() -> None:
     assert "Unreadable" in str(caught.value)
 
 
-def test_an_error_about_a_dict_of_the_context_names_no_private_class() -> None:
-    context = PromptContext("Hi", extra={"country": "IT"})
+@pytest.mark.parametrize(
+    ("extra", "text", "message"),
+    [
+        ({"country": "IT"}, "{{ extra.region }}", ":1: extra.region is undefined; valid names: country"),
+        ({"country": "IT"}, "{{ extra['contry'] }}", ":1: extra.contry is undefined; did you mean 'country'?"),
+        ({}, "{{ extra.region }}", ":1: extra.region is undefined: extra is empty"),
+        ({"shop": {"name": "A"}}, "{{ extra.shop.nam }}", ":1: dict has no 'nam'; did you mean 'name'?"),
+    ],
+)
+def test_an_error_about_a_dict_of_the_context_names_the_dict(extra: dict[str, object], text: str, message: str) -> None:
     with pytest.raises(TemplateError) as caught:
-        compose(Layers(TextPrompt("{{ extra.region }}")), context)
-    assert ":1: dict has no 'region'; valid names: country" in str(caught.value)
+        compose(Layers(TextPrompt(text)), PromptContext("Hi", extra=extra))
+    assert message in str(caught.value)

@@ -31,8 +31,14 @@ class UndefinedName(TemplateOperationError, UndefinedError):
     """A missing variable. `Program.trace` adds the nearest names to the message."""
 
 
-class _UndefinedValue(TemplateOperationError, UndefinedError):
-    """A missing attribute or element."""
+class UndefinedValue(TemplateOperationError, UndefinedError):
+    """A missing attribute or element. `Program.trace` writes the name of its owner if the template reads the owner."""
+
+    def __init__(self, message: str, variable: str, owner: object = None, valid_names: str = "") -> None:
+        super().__init__(f"{message}{valid_names}", variable)
+        self.owner = owner
+        self.valid_names = valid_names
+        """End of the message."""
 
 
 class PromptUndefined(StrictUndefined):
@@ -51,7 +57,7 @@ class PromptUndefined(StrictUndefined):
     def _fail_with_undefined_error(self, *args: object, **kwargs: object) -> NoReturn:
         variable = self.variable[:MAX_SHOWN_CHARS]
         if self._undefined_hint:
-            raise _UndefinedValue(self._undefined_hint, variable)
+            raise UndefinedValue(self._undefined_hint, variable)
         if self._undefined_obj is missing:
             raise UndefinedName(f"{variable!r} is undefined", variable)
         kind = type(self._undefined_obj).__name__
@@ -60,10 +66,9 @@ class PromptUndefined(StrictUndefined):
         if not isinstance(self._undefined_name, str):
             if isinstance(self._undefined_obj, list | tuple):
                 kind = f"{kind} of length {len(self._undefined_obj)}"
-            raise _UndefinedValue(f"{kind} has no element {variable}", variable)
-        raise _UndefinedValue(
-            f"{kind} has no {variable!r}{nearest(variable, _field_names(self._undefined_obj))}", variable
-        )
+            raise UndefinedValue(f"{kind} has no element {variable}", variable)
+        valid_names = nearest(variable, _field_names(self._undefined_obj))
+        raise UndefinedValue(f"{kind} has no {variable!r}", variable, self._undefined_obj, valid_names)
 
     def __getattr__(self, name: str) -> Any:
         # Python and `copy` look up special names, and expect an AttributeError.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from io import StringIO
@@ -15,7 +15,12 @@ from agentkit_prompts.context.parts import MEDIA_OPENING
 from agentkit_prompts.errors import PromptError, TemplateError
 from agentkit_prompts.names import nearest
 from agentkit_prompts.templates.sandbox.meter import DEFAULT, Limits, Meter
-from agentkit_prompts.templates.sandbox.operation_errors import TemplateOperationError, UndefinedName, message_of
+from agentkit_prompts.templates.sandbox.operation_errors import (
+    TemplateOperationError,
+    UndefinedName,
+    UndefinedValue,
+    message_of,
+)
 from agentkit_prompts.templates.sandbox.trace import Trace
 from agentkit_prompts.templates.sandbox.values import Site
 
@@ -102,7 +107,7 @@ class Program:
 
     def _located(self, code: _Code, error: Exception, values: Mapping[str, object]) -> TemplateError:
         """Return the TemplateError for an exception of a rendering, with its line in the template."""
-        message = _message(error, values)
+        message = _message(error, values, self.names)
         # The class of None, in our messages and in Python's.
         if "NoneType" in message:
             message += self._none_values(values)
@@ -125,8 +130,17 @@ class Program:
         return f"Program({self.source[:40]!r})"
 
 
-def _message(error: Exception, values: Mapping[str, object]) -> str:
+def _message(error: Exception, values: Mapping[str, object], names_read: Iterable[str]) -> str:
     match error:
+        case UndefinedValue(owner=owner) if isinstance(owner, Mapping):
+            # Empty mappings of several names can be the same object.
+            owners = [name for name in names_read if values.get(name) is owner]
+            if len(owners) != 1:
+                return str(error)
+            end = error.valid_names
+            if not owner:
+                end = f": {owners[0]} is empty"
+            return f"{owners[0]}.{error.variable} is undefined{end}"
         case UndefinedName():
             names = [name for name in values if isinstance(name, str)]
             return f"{error}{nearest(str(error.variable), names)}"
