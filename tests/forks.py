@@ -19,6 +19,26 @@ import pytest
 
 from tests.waiting import LONG
 
+AGENTS = (
+    "agentkit.agent.agent",
+    "agentkit.models.offline.scripted_model",
+    "agentkit.prompts",
+    "agentkit.run.engine.run_result",
+    "agentkit.run.parts.session",
+    "agentkit_prompts.templates.sandbox.prompt_environment",
+    "agentkit_tools.schemas.docstring",
+)
+"""Modules that programs with agents load."""
+MEMORIES = (
+    "agentkit_memory.database.postgres",
+    "agentkit_memory.facts",
+    "agentkit_memory.index.indexes",
+    "agentkit_memory.index.qdrant_edge",
+    "agentkit_memory.ingest.pipeline",
+    "agentkit_memory.memory",
+)
+"""Modules that programs with memories load."""
+
 
 class Forked:
     """A process that runs a program. Its folder contains its output, and its exit code after its end."""

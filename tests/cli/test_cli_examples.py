@@ -17,15 +17,13 @@ import pytest
 
 from tests.cases import collected
 from tests.effort import some
-from tests.forks import forks
+from tests.forks import AGENTS, MEMORIES, forks
 from tests.paths import ROOT
 from tests.waiting import LONG
 
 EXAMPLES = sorted(
     path for path in (ROOT / "examples").glob("**/*.py") if path.name == "main.py" or path.parent.name == "examples"
 )
-MODULES = ("agentkit.memory", "agentkit.server", "agentkit_memory.memory", "agentkit_memory.index.qdrant_edge")
-"""What most examples import."""
 LABEL = "[returns.md#0]"
 
 
@@ -44,7 +42,7 @@ def run(script: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def test_each_example_prints_what_its_docstring_says(tmp_path: Path) -> None:
     failures: list[str] = []
-    with forks(tmp_path, *MODULES) as programs:
+    with forks(tmp_path, *AGENTS, *MEMORIES) as programs:
         for example in some([path for path in EXAMPLES if path.name != "demo.py"], every=3):
             with collected(failures, example):
                 docstring = ast.get_docstring(ast.parse(example.read_text("utf-8"))) or ""

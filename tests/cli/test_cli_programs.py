@@ -2,41 +2,51 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import textwrap
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from tests.forks import AGENTS, MEMORIES, forks
 from tests.paths import ROOT
 from tests.servers import ChatServer, says
 
 DESK, DOCUMENTS = ROOT / "examples/support_desk", ROOT / "examples/questions_over_documents"
 
 
-def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-        encoding="utf-8",
-        env={**os.environ, "PYTHONIOENCODING": "utf-8", **environment},
-        timeout=120,
-        check=False,
-    )
+class Ended(NamedTuple):
+    """Exit code and outputs of a program that ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Ended]]:
+    with forks(tmp_path_factory.mktemp("forks"), *AGENTS, *MEMORIES) as programs:
+
+        def end(folder: Path, *arguments: str, **environment: str) -> Ended:
+            script = arguments if arguments[0] == "-c" else (str(folder / arguments[0]), *arguments[1:])
+            process = programs.start(*script, cwd=folder, PYTHONIOENCODING="utf-8", **environment)
+            return Ended(process.wait(), process.output(), process.errors())
+
+        yield end
+
+
+Run = Callable[..., Ended]
 
 
 @pytest.mark.parametrize("folder", [DESK, DOCUMENTS], ids=lambda folder: folder.name)
-def test_the_evaluation_of_a_program_passes(folder: Path) -> None:
+def test_the_evaluation_of_a_program_passes(run: Run, folder: Path) -> None:
     done = run(folder, "evaluate.py")
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.splitlines()) >= 3
 
 
-def test_the_evaluation_of_the_desk_names_the_cases_that_a_bad_model_fails() -> None:
+def test_the_evaluation_of_the_desk_names_the_cases_that_a_bad_model_fails(run: Run) -> None:
     code = """
         from agentkit import ScriptedModel
         from evaluate import evaluate
@@ -50,7 +60,7 @@ def test_the_evaluation_of_the_desk_names_the_cases_that_a_bad_model_fails() -> 
     assert "called [], expected ['order_status']; 'delivered' is missing" in done.stdout
 
 
-def test_a_tool_of_the_desk_that_forgets_the_customer_fails_its_evaluation() -> None:
+def test_a_tool_of_the_desk_that_forgets_the_customer_fails_its_evaluation(run: Run) -> None:
     code = """
         import shop
         def order(self, number):
@@ -67,7 +77,7 @@ def test_a_tool_of_the_desk_that_forgets_the_customer_fails_its_evaluation() -> 
     assert done.stdout.splitlines()[-1] == "['Where is order 17?', 'Refund 39 EUR for order 17.']"
 
 
-def test_the_desk_asks_about_each_refund_and_pays_no_order_twice() -> None:
+def test_the_desk_asks_about_each_refund_and_pays_no_order_twice(run: Run) -> None:
     code = """
         import tempfile
         from agentkit import Memory, Message, ScriptedModel, ToolCall
@@ -89,12 +99,12 @@ def test_the_desk_asks_about_each_refund_and_pays_no_order_twice() -> None:
     assert "at most 20 EUR" in answer
 
 
-def test_a_chat_with_the_desk_ends_with_its_input() -> None:
+def test_a_chat_with_the_desk_ends_with_its_input(run: Run) -> None:
     done = run(DESK, "main.py", "--chat", "ada")
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_evaluation_of_documents_fails_below_its_goal() -> None:
+def test_the_evaluation_of_documents_fails_below_its_goal(run: Run) -> None:
     code = """
         import sys, evaluate
         from agentkit import ScriptedModel
@@ -107,7 +117,7 @@ def test_the_evaluation_of_documents_fails_below_its_goal() -> None:
 
 
 @pytest.mark.parametrize("folder", [DESK, DOCUMENTS], ids=lambda folder: folder.name)
-def test_a_program_asks_the_model_of_the_environment(folder: Path, server: ChatServer) -> None:
+def test_a_program_asks_the_model_of_the_environment(run: Run, folder: Path, server: ChatServer) -> None:
     server.on("small", says("From the endpoint."))
     done = run(folder, "main.py", MODEL=f"{server.url}#small")
     assert (done.returncode, done.stderr) == (0, "")

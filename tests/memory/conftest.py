@@ -11,7 +11,7 @@ import pytest
 from agentkit.memory import Memory
 from agentkit.testing import StoreProbe
 from agentkit_memory.database.engine import Database
-from tests.forks import Forks, forks
+from tests.forks import MEMORIES, Forks, forks
 from tests.postgres import postgres_server
 from tests.waiting import LONG
 
@@ -50,8 +50,7 @@ def memory(empty_store: Path, home: Path) -> Iterator[Memory]:
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
     """Processes that open memories: without the time to import the modules of memories."""
-    modules = ("memory", "index.qdrant_edge", "index.indexes", "database.postgres", "ingest.pipeline", "facts")
-    with forks(tmp_path_factory.mktemp("forks"), *(f"agentkit_memory.{module}" for module in modules)) as started:
+    with forks(tmp_path_factory.mktemp("forks"), *MEMORIES) as started:
         yield started
 
 

@@ -108,7 +108,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("table", "change", "which"), spread(thinned(CASES, 4), 2))
+@pytest.mark.parametrize(("table", "change", "which"), spread(thinned(CASES, 6), 2))
 def test_a_corrupt_row_is_named_and_moved_and_the_other_scopes_go_on(
     home: Path, tmp_path: Path, table: str, change: str, which: str
 ) -> None:
@@ -142,7 +142,7 @@ def test_a_corrupt_row_is_named_and_moved_and_the_other_scopes_go_on(
         assert found(memory.within(GOOD)) == ALL
 
 
-@pytest.mark.parametrize(("table", "change", "which"), spread(thinned(CASES[1:], 4), 2))
+@pytest.mark.parametrize(("table", "change", "which"), spread(thinned(CASES[1:], 6), 2))
 def test_a_scope_with_a_corrupt_row_is_erased_without_a_repair(home: Path, table: str, change: str, which: str) -> None:
     with Memory(home, embedder=Words()) as memory:
         damage(memory, table, change, which)
@@ -274,7 +274,7 @@ def stop_at(engine: Engine, number: int) -> Callable[..., None]:
 
 
 def test_a_repair_that_ends_at_any_write_is_continued_by_another(home: Path, tmp_path: Path) -> None:
-    for number in count(step=unless_fresh(5, 1)):
+    for number in count(step=unless_fresh(8, 1)):
         place = shutil.copytree(home, tmp_path / f"{number}")
         with Memory(place, embedder=Words()) as memory:
             engine = StoreProbe(memory).engine
@@ -385,7 +385,7 @@ OWNERLESS = [
 ]
 
 
-@pytest.mark.parametrize("statement", spread(thinned(OWNERLESS), 2))
+@pytest.mark.parametrize("statement", spread(thinned(OWNERLESS, 3), 2))
 def test_rows_without_an_owner_keep_no_erasure_from_being_complete(home: Path, statement: str) -> None:
     with closing(sqlite3.connect(home / "memory.db")) as connection, connection:
         assert connection.execute(statement).rowcount >= 1

@@ -102,13 +102,13 @@ def test_a_model_that_is_gone_leaves_no_socket_to_the_garbage_collector(server: 
     gc.collect()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for _ in range(3):
+        for _ in range(2):
             agent_for(server, name).run_sync("Hello")
             gc.collect()
     assert max(map(len, _OPEN.values())) == 1  # the next request in a loop closes what those before left open
 
     async def several() -> None:
-        for _ in range(5):
+        for _ in range(3):
             await agent_for(server, name).run("Hello")
             gc.collect()
         assert len(_OPEN[asyncio.get_running_loop()]) == 1

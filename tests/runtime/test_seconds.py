@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
-from subprocess import PIPE
 
 import pytest
 
 from tests.effort import tries
+from tests.forks import AGENTS, forks
 
-ROOT = Path(__file__).parents[2]
 HANGS = '''
 import asyncio, json, sys, threading, time, warnings
 from agentkit import Agent, Session, Layers, LimitExceeded, Limits, Message, RunFinished
@@ -151,14 +148,11 @@ CASES = [
 def test_whatever_hangs_is_cut_at_the_limit_and_the_process_ends(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(HANGS)
-    started = {
-        case: subprocess.Popen([sys.executable, script, *case], stdout=PIPE, stderr=PIPE, text=True, cwd=ROOT)
-        for case in CASES[:: tries(4, 1)]
-    }
+    with forks(tmp_path, *AGENTS) as programs:
+        started = {case: programs.start(script, *case) for case in CASES[:: tries(4, 1)]}
     for (what, _), process in started.items():
-        output, errors = process.communicate(timeout=300)
-        assert process.returncode == 0, errors
-        found = json.loads(output)
+        assert process.wait() == 0, process.errors()
+        found = json.loads(process.output())
         assert found["limit"] == "seconds"
         assert found["kept"]
         if what == "tool":  # what ended is kept, what was cut is marked, and the history is valid

@@ -270,6 +270,7 @@ def test_an_erasure_while_the_subject_still_writes_ends_and_reports_what_is_left
                 ada.session(f"s{number % 3}").append(Message("user", str(number)))
             except StoreError:
                 continue
+            stop.wait(0.005)
 
     writer = threading.Thread(target=talk)
     writer.start()

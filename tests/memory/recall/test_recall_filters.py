@@ -70,7 +70,7 @@ def test_kinds_sources_and_times(filled: Memory, indexed: bool) -> None:
     assert found(filled, since=datetime(2020, 1, 1), kinds=["fact"]) == {"The zebra likes hay."}
 
 
-@pytest.mark.parametrize(
+@for_cases(
     ("metadata", "wanted"),
     [
         ({"year": 2023}, years(2023)),

@@ -249,6 +249,7 @@ def test_recall_goes_on_from_other_threads_all_the_time(filled: Memory) -> None:
             found = filled.recall(f"{name} burrow", limit=3)
             number += 1
             done.append(name)
+            stop.wait(0.01)
             # A recall does not wait for an index that another thread opens: it searches SQL, and says so.
             degraded = [reason for reason in found.degraded if "the index is being opened" not in reason]
             if name not in [Path(each.source or "").stem for each in found] or degraded:
@@ -394,8 +395,15 @@ def test_items_that_cannot_be_embedded_keep_a_space_from_being_read(hurried: Mem
         whole(memory, "words-1")
 
 
-@pytest.mark.parametrize("point", ["reembed.built", "reembed.checked", "reembed.flipped"])
-@pytest.mark.parametrize("gate", [None, Gate(self_retrieval=0.0)])
+@pytest.mark.parametrize(
+    ("point", "gate"),
+    [
+        ("reembed.built", None),
+        ("reembed.checked", None),
+        ("reembed.checked", Gate(self_retrieval=0.0)),
+        ("reembed.flipped", Gate(self_retrieval=0.0)),
+    ],
+)
 def test_removals_that_still_wait_do_not_count_as_items_without_a_vector(
     filled: Memory, monkeypatch: pytest.MonkeyPatch, point: str, gate: Gate | None
 ) -> None:

@@ -117,7 +117,7 @@ def test_layers_of_fixed_text_forget_the_tools_they_were_written_with(template: 
 def test_thousands_of_contexts_leave_nothing() -> None:
     cache = RenderCache()
     blocks: list[int] = []
-    step = tries(700, 2_000)
+    step = tries(700, 1_000)
     for number in range(5 * step + 1):
         composition = compose(LAYERS, context(number), cache=cache, budget=10_000)
         composition.to_openai()
