@@ -54,7 +54,7 @@ def test_typed_errors_have_few_frames_of_ours(monkeypatch: pytest.MonkeyPatch) -
         "too few replies": lambda: Agent(ScriptedModel([])).run_sync("x"),
     }
     for name, run in cases.items():
-        with pytest.raises(Exception) as caught:  # noqa: PT011: the classes differ
+        with pytest.raises(Exception) as caught:  # the classes differ
             run()
         ours = [frame for frame in _frames(caught.value) if frame[0].startswith("agentkit")]
         assert 1 <= len(ours) <= 8, (name, ours)
