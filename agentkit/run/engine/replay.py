@@ -24,11 +24,13 @@ from agentkit.run.parts.run_context import with_key
 from agentkit.run.parts.run_guards import Guard, GuardCheck, Subject
 from agentkit.run.parts.session import SessionProtocol
 from agentkit.run.parts.verdicts import PASS
-from agentkit_prompts.composition.compose import RenderCache, compose
+from agentkit_prompts.composition.compose import RenderCache
 from agentkit_prompts.composition.composition import Composition
-from agentkit_prompts.composition.plan import plan_of
+from agentkit_prompts.composition.sections import EMPTY
+from agentkit_prompts.composition.tools_and_output import ToolsAndOutput
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, UserInput
+from agentkit_prompts.tokens.counter import ESTIMATE
 from agentkit_prompts.tree.layers import Layers
 from agentkit_tools.tool import Tool
 
@@ -94,7 +96,8 @@ class _ChainWithoutPrompts(Chain[Any]):
         pass
 
     def compose(self, ctx: PromptContext, *, cache: RenderCache | None = None) -> Composition:
-        return compose(_NO_LAYERS, ctx)
+        # Not `compose`, which warns about items of the context that no prompt shows.
+        return Composition(ctx, _NO_LAYERS, [EMPTY, EMPTY, EMPTY], ESTIMATE, ToolsAndOutput(ctx.tools, None))
 
 
 def _without_prompts(chain: Chain[Any]) -> Chain[Any]:
@@ -192,5 +195,3 @@ def _no_function() -> None:
 
 _NO_TOOL = Tool(_no_function)
 _NO_LAYERS = Layers()
-# A replay renders no prompt, so an item that no prompt shows is no mistake of a developer.
-plan_of(_NO_LAYERS).unshown = frozenset()
