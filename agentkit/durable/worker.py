@@ -373,11 +373,13 @@ class Worker(metaclass=Hinted):
         attempts = dict(self._attempts)
         if not attempts:
             return
-        fences = self._store.rows.fences([*attempts])
+        current_attempts = self._store.rows.attempts([*attempts])
         for run_id, attempt in attempts.items():
-            state, fence, reason = fences.get(run_id, (None, None, ""))
-            if fence != attempt.attempt.fence:
-                attempt.leave(is_taken=state != "cancelled", has_ended=True, reason=reason)
+            current = current_attempts.get(run_id)
+            if current is None:
+                attempt.leave(is_taken=True, has_ended=True)
+            elif current.fence != attempt.attempt.fence:
+                attempt.leave(is_taken=current.state != "cancelled", has_ended=True, reason=current.reason)
 
     # One worker per SQLite file
 

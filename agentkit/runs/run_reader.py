@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -33,6 +33,15 @@ from agentkit.runs.version_rows import VersionRows
 _MAX_SHORT_OUTCOME = 10_000
 """Maximum characters of the outcome of a run in a short list."""
 _runs, _lines = runs_table, lines_table
+
+
+class CurrentAttempt(NamedTuple):
+    """The attempt that a stored run names."""
+
+    state: RunState
+    fence: str | None
+    reason: str
+    """Reason of the cancellation."""
 
 
 class RunReader:
@@ -216,11 +225,13 @@ class RunReader:
 
         return self._work(read)
 
-    def fences(self, run_ids: Collection[str]) -> dict[str, tuple[RunState, str | None, str]]:
-        """Return the states of runs, the fences of their attempts, and the reasons of their cancellation."""
+    def attempts(self, run_ids: Collection[str]) -> dict[str, CurrentAttempt]:
+        """Return the current attempts of runs by the id of the run."""
         row = _runs.c
         query = sa.select(row.run_id, row.state, row.fence, row.reason).where(row.run_id.in_(run_ids))
-        return self._work(lambda connection: {run_id: (*values,) for run_id, *values in connection.execute(query)})
+        return self._work(
+            lambda connection: {run_id: CurrentAttempt(*values) for run_id, *values in connection.execute(query)}
+        )
 
     def calls(self, run_id: str) -> list[WaitingCall]:
         """Return the calls of a run that wait or waited for decisions, the oldest first."""

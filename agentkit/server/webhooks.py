@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, get_args
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator
@@ -131,6 +131,14 @@ class Webhook:
         }
 
 
+class _Problem(NamedTuple):
+    """Problem of a request to a webhook."""
+
+    text: str
+    is_gone: bool = False
+    """True if the receiver refuses all further attempts."""
+
+
 class WebhookSender:
     """Sender of the notices about runs to webhooks. All servers on a database share the notices.
 
@@ -196,32 +204,31 @@ class WebhookSender:
     async def _send(self, client: AsyncClient, notice: Notice) -> None:
         webhook = self._webhooks[notice.hook]
         host = urlsplit(webhook.url).hostname
-        is_gone = False
         try:
-            problem, is_gone = await self._attempt(client, webhook, notice)
+            problem = await self._attempt(client, webhook, notice)
         except Exception as error:
-            problem = type(error).__name__
+            problem = _Problem(type(error).__name__)
         try:
-            if not problem:
+            if problem is None:
                 await in_thread(self._notices.remove, notice.number)
-            elif is_gone or notice.attempts >= len(_PAUSES):
-                _log.error("webhook of %s: run %s: %s; given up", host, notice.run, problem)
+            elif problem.is_gone or notice.attempts >= len(_PAUSES):
+                _log.error("webhook of %s: run %s: %s; given up", host, notice.run, problem.text)
                 await in_thread(self._notices.remove, notice.number)
             else:
                 seconds = _PAUSES[notice.attempts]
-                _log.warning("webhook of %s: run %s: %s; again in %g s", host, notice.run, problem, seconds)
+                _log.warning("webhook of %s: run %s: %s; again in %g s", host, notice.run, problem.text, seconds)
                 await in_thread(self._notices.postpone, notice.number, seconds)
         except Exception:
             # The notice is due again after its claim has ended.
             _log.exception("webhook of %s: run %s: the result of a request cannot be stored", host, notice.run)
 
-    async def _attempt(self, client: AsyncClient, webhook: Webhook, notice: Notice) -> tuple[str, bool]:
-        """Send a notice; return the problem, "" for none, and True if the receiver refuses all further attempts."""
+    async def _attempt(self, client: AsyncClient, webhook: Webhook, notice: Notice) -> _Problem | None:
+        """Send a notice; return the problem of the request, if any."""
         try:
             body = await in_thread(self._body, notice)
         except RunNotFound:
             # The run was deleted in the meantime, such as by an erasure.
-            return "", False
+            return None
         headers = webhook.headers(f"{notice.run}.{notice.number}", body, time.time())
         # The body of the answer is not read: it can be endless, and the limit of the client is for each read.
         async with (
@@ -229,8 +236,8 @@ class WebhookSender:
             client.stream("POST", webhook.url, content=body, headers=headers) as response,
         ):
             if response.is_success:
-                return "", False
-            return f"status {response.status_code}", response.status_code == _GONE
+                return None
+            return _Problem(f"status {response.status_code}", is_gone=response.status_code == _GONE)
 
     def _body(self, notice: Notice) -> bytes:
         record = self._store.get(notice.run)
