@@ -288,8 +288,10 @@ def write_plot(file: str, seconds: float) -> None:
     for name, curve in outage(seconds).items():
         lost.plot([x for x, _ in curve], [y for _, y in curve], label=name)
     lost.set(title="30 s without the database", xlabel="time, s", ylabel="99th percentile, s")
-    for axes in (load, added, tenant, lost):
-        axes.legend(frameon=False)
+    load.legend(loc="upper left", frameon=False)
+    for axes in (added, tenant, lost):
+        axes.set_ylim(top=1.4 * axes.get_ylim()[1])  # place for the legend above the curves
+        axes.legend(loc="upper right", frameon=False)
     save(figure, Path(file))
 
 
