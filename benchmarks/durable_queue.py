@@ -2,8 +2,8 @@
 
 The workers are processes on one PostgreSQL database of the extra `dev`. A step is a tool call that waits 200 ms: a
 worker with two concurrent runs does at most ten steps per second. The CPU time of the workers contains their idle time.
-A page is `Runs.list_runs` on SQLite, the newest fifty runs, without a filter or the queued runs only; a third store has
-the same 100,000 runs, of which the newer half has finished.
+A page is `Runs.list_runs` on SQLite, the newest fifty runs: all runs, the queued runs, or the runs with a tag, which
+only the oldest hundred runs have. A third store has the same 100,000 runs, of which the newer half has finished.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 from durable import database
@@ -24,9 +26,9 @@ from harness import Figure, figures, interleave, main
 
 from agentkit import Agent, Limits, Message, Runs, ScriptedModel, ToolCall, tool
 from agentkit.prompts import Composition, UserInput
-from agentkit.runs.run_database import lines_table, runs_table
-from agentkit.runs.run_record import RunRecord, RunState
-from agentkit.runs.run_rows import run_row
+from agentkit.runs.run_database import lines_table
+from agentkit.runs.run_queue import NewRun, RunQueue
+from agentkit.runs.run_record import RunRecord
 
 WAIT = 0.2
 """Seconds that a step waits."""
@@ -36,6 +38,7 @@ STEPS = 60
 SECONDS = 8.0
 """Seconds of a measurement."""
 RUNS = 100_000
+TAGGED = 100
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -129,12 +132,13 @@ def workers(rounds: int) -> Iterable[Figure]:
     yield Figure(f"{title}, CPU of a step", "4 workers", best[4][1], "ms", best[4][1] / best[1][1])
 
 
-def _stored(folder: Path, name: str, count: int, finished_from: int) -> Runs:
-    """Return stored runs, of which the newer runs have finished."""
-    runs = Runs(f"sqlite:///{folder / name}.db")
+def _stored(url: str, count: int, finished_from: int) -> Runs:
+    """Return stored runs, of which the newer runs have finished, and the oldest runs have a tag."""
+    runs = Runs(url)
+    queue = RunQueue(runs.store.rows.database, lambda connection, leg: None)
     for start in range(0, count, 2_000):
-        rows = [run_row(_run(at, has_finished=at >= finished_from)) for at in range(start, min(count, start + 2_000))]
-        runs.store.rows.database.work(lambda connection, rows=rows: connection.execute(sa.insert(runs_table), rows))
+        records = [_run(at, has_finished=at >= finished_from) for at in range(start, min(count, start + 2_000))]
+        queue.add([NewRun(record, "{}\n", "{}") for record in records])
     return runs
 
 
@@ -147,30 +151,28 @@ def _run(at: int, *, has_finished: bool) -> RunRecord:
         created_at=at,
         updated_at=at,
         input=UserInput(f"Where is parcel {at}?"),
+        tags=("vip",) if at < TAGGED else (),
     )
 
 
 def page(rounds: int) -> Iterable[Figure]:
     """Read fifty runs of each store."""
-    with tempfile.TemporaryDirectory() as folder:
-        stores = {
-            "1,000 queued": _stored(Path(folder), "few", 1_000, 1_000),
-            "100,000 queued": _stored(Path(folder), "many", RUNS, RUNS),
-            "50,000 of 100,000": _stored(Path(folder), "mixed", RUNS, RUNS // 2),
-        }
+    lists: dict[str, dict[str, Any]] = {"": {}, ", queued": {"state": "queued"}, ", tag": {"tag": "vip"}}
+    counts = {"1,000 queued": (1_000, 1_000), "100,000 queued": (RUNS, RUNS), "50,000 of 100,000": (RUNS, RUNS // 2)}
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        stores: dict[str, Runs] = {}
+        for number, (name, (count, finished_from)) in enumerate(counts.items()):
+            stores[name] = _stored(f"sqlite:///{folder / str(number)}.db", count, finished_from)
+            stack.callback(stores[name].close)
 
-        states: tuple[RunState | None, ...] = (None, "queued")
-
-        def read(runs: Runs, state: RunState | None, n: int) -> None:
+        def read(runs: Runs, wanted: dict[str, Any], n: int) -> None:
             for _ in range(n):
-                assert len(asyncio.run(runs.list_runs(state=state, limit=50))) == 50
+                assert len(asyncio.run(runs.list_runs(**wanted, limit=50))) == 50
 
-        for state in states:
-            works = {name: partial(read, runs, state) for name, runs in stores.items()}
-            seconds = interleave(works, 10, rounds)
-            yield from figures(f"page of runs{f', {state}' if state else ''}", seconds, unit="ms")
-        for runs in stores.values():
-            runs.close()
+        for title, wanted in lists.items():
+            works = {name: partial(read, runs, wanted) for name, runs in stores.items()}
+            yield from figures(f"page of runs{title}", interleave(works, 10, rounds), unit="ms")
 
 
 if __name__ == "__main__":
