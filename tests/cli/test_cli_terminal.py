@@ -131,9 +131,8 @@ def test_it_says_how_to_leave_answers_and_shows_the_layers(chat: Terminal) -> No
     assert chat.end() == 0
 
 
-@pytest.mark.parametrize("key", [CTRL_C, CTRL_D], ids=["Ctrl-C", "Ctrl-D"])
-def test_a_key_at_the_prompt_leaves_cleanly(chat: Terminal, key: bytes) -> None:
-    chat.type(key)
+def test_ctrl_c_at_the_prompt_leaves_cleanly(chat: Terminal) -> None:
+    chat.type(CTRL_C)
     assert chat.end() == 0
     assert "Traceback" not in chat.shown
     assert "Aborted" not in chat.shown
@@ -151,14 +150,15 @@ def test_a_ctrl_c_that_does_not_interrupt_the_wait_for_a_key_leaves_too(terminal
     assert "Traceback" not in terminals[-1].shown
 
 
-def test_ctrl_c_stops_an_answer_and_the_chat_goes_on(
+def test_ctrl_c_and_an_error_end_an_answer_and_the_chat_goes_on_until_ctrl_d(
     terminals: list[Terminal], server: ChatServer, folder: Path
 ) -> None:
     def forever() -> Iterator[dict[str, object]]:
         while True:
             yield chunk(content="word ")
 
-    server.on("endless", in_turn(streams(forever, pause=0.01), says("Enough.")))
+    error = sends({"error": {"message": "not now"}}, 400)
+    server.on("endless", in_turn(streams(forever, pause=0.01), says("Enough."), error, says("Now.")))
     terminal = asks(terminals, server, "endless")
     terminal.type("talk\n")
     terminal.wait_for("word word")
@@ -168,22 +168,16 @@ def test_ctrl_c_stops_an_answer_and_the_chat_goes_on(
     terminal.type("still there?\n")
     terminal.wait_for("Enough.")
     terminal.wait_for("> ")
-    terminal.type(CTRL_D)
-    assert terminal.end() == 0
-    assert "Traceback" not in terminal.shown
-    assert stored(folder) == ["talk", "still there?", "Enough."]
-
-
-def test_an_error_ends_the_turn_and_not_the_chat(terminals: list[Terminal], server: ChatServer, folder: Path) -> None:
-    server.on("moody", in_turn(sends({"error": {"message": "not now"}}, 400), says("Now.")))
-    terminal = asks(terminals, server, "moody")
     terminal.type("hello\n")
-    terminal.wait_for("agentkit: moody at .*: 400: not now")
+    terminal.wait_for("agentkit: endless at .*: 400: not now")
     terminal.wait_for("> ")
     terminal.type("hello?\n")
     terminal.wait_for("Now.")
-    terminal.type("/quit\n")
+    terminal.wait_for("> ")
+    terminal.type(CTRL_D)
     assert terminal.end() == 0
+    assert "Traceback" not in terminal.shown and "Aborted" not in terminal.shown
+    assert stored(folder) == ["talk", "still there?", "Enough.", "hello", "hello?", "Now."]
 
 
 def test_ctrl_c_ends_a_single_answer_with_the_code_of_an_interrupt(

@@ -11,7 +11,6 @@ import tarfile
 import zipfile
 from email.message import Message
 from email.parser import HeaderParser
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -65,7 +64,6 @@ def wheel(built: Built) -> zipfile.ZipFile:
     return built.wheel
 
 
-@pytest.mark.long
 def test_the_source_holds_what_git_tracks_and_nothing_else(built: Built) -> None:
     names = {name.partition("/")[2] for name in built.sdist.getnames()}
     assert names - built.tracked == {"PKG-INFO"}
@@ -167,13 +165,3 @@ def test_its_metadata_names_the_distribution_the_python_and_the_licence(wheel: z
 def test_the_command_line_is_installed_with_it(wheel: zipfile.ZipFile) -> None:
     (path,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))
     assert "agentkit = agentkit.cli:main" in wheel.read(path).decode()
-
-
-def test_it_works_unpacked_without_the_repository(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
-    wheel.extractall(tmp_path)
-    code = "import sys; sys.path.insert(0, sys.argv[1]); import agentkit as kit, agentkit_prompts as prompts"
-    code += "; print(kit.__file__); print(prompts.__file__)"
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert [line for line in done.stdout.split() if not Path(line).is_relative_to(tmp_path)] == []
