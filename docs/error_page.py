@@ -68,7 +68,7 @@ class Section(TypedDict):
 def sections() -> dict[str, Section]:
     """Read the table: file name -> section, in the order of the page."""
     files = sorted((DOCS / "error_messages").glob("*.yaml"))
-    return {file.name: yaml.safe_load(file.read_text("utf-8")) for file in files}
+    return {file.name: yaml.load(file.read_text("utf-8"), yaml.CSafeLoader) for file in files}
 
 
 def pages() -> dict[Path, str]:

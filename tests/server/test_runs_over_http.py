@@ -25,6 +25,7 @@ from agentkit.runs.sqlite_engine import sqlite_engine
 from agentkit.server import RunStore, Server, ServerOptions
 from agentkit.testing import Delayed
 from agentkit.tools import ToolContext
+from tests.cases import collected
 from tests.server.conftest import RunService
 from tests.server.serving_agents import ended, served
 from tests.waiting import LONG, until
@@ -342,32 +343,36 @@ def test_what_fails_says_so_and_what_is_internal_stays_inside(run_service: RunSe
         assert "hunter2" not in everything
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {},
-        {"agent": "a"},
-        {"agent": "a", "input": 3},
-        {"agent": "a", "input": "x", "sesion": "s"},
-        {"agent": "a", "input": "x", "session": "../../etc"},
-        {"agent": "a", "input": "x", "session": ".."},
-        {"agent": "a", "input": "x", "session": "a/b"},
-        {"agent": "a", "input": "x", "session": "a\u0000b"},
-        {"agent": "a", "input": "x", "session": "a" * 200},
-        {"agent": "a", "input": "x", "session": ""},
-        {"agent": "a", "input": "x", "user": "a b"},
-        {"agent": "a", "additional_kwargs": {"x": 1}, "session": "s"},
-        [],
-        "x",
-        None,
-    ],
-)
-def test_a_run_that_cannot_be_is_refused_before_anything_is_kept(run_service: RunService, body: Any) -> None:
+_BODIES = [
+    {},
+    {"agent": "a"},
+    {"agent": "a", "input": 3},
+    {"agent": "a", "input": "x", "sesion": "s"},
+    {"agent": "a", "input": "x", "session": "../../etc"},
+    {"agent": "a", "input": "x", "session": ".."},
+    {"agent": "a", "input": "x", "session": "a/b"},
+    {"agent": "a", "input": "x", "session": "a\u0000b"},
+    {"agent": "a", "input": "x", "session": "a" * 200},
+    {"agent": "a", "input": "x", "session": ""},
+    {"agent": "a", "input": "x", "user": "a b"},
+    {"agent": "a", "additional_kwargs": {"x": 1}, "session": "s"},
+    [],
+    "x",
+    None,
+]
+
+
+def test_a_run_that_cannot_be_is_refused_before_anything_is_kept(run_service: RunService) -> None:
+    failures: list[str] = []
     with run_service(Agent(ScriptedModel.repeat("Hm."), name="a")) as client:
-        answer = client.http.post("/runs", content=json.dumps(body), headers={"Content-Type": "application/json"})
-        assert answer.status_code == 422, answer.text
-        assert client.get("/runs").json() == {"runs": []}
-        assert client.get("/sessions").json() == {"sessions": []}
+        for body in _BODIES:
+            with collected(failures, body):
+                headers = {"Content-Type": "application/json"}
+                answer = client.http.post("/runs", content=json.dumps(body), headers=headers)
+                assert answer.status_code == 422, answer.text
+                assert client.get("/runs").json() == {"runs": []}
+                assert client.get("/sessions").json() == {"sessions": []}
+    assert failures == []
 
 
 async def test_a_server_that_stops_loses_no_run(tmp_path: Path) -> None:

@@ -36,9 +36,10 @@ def proxy(fresh_postgres: str) -> Iterator[Proxy]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("embedder", [None, Boats()])
-@pytest.mark.parametrize("waiting", [False, True])
-@pytest.mark.parametrize("crowded", [False, True])
+@pytest.mark.parametrize(
+    ("embedder", "waiting", "crowded"),  # each pair of values
+    [(None, False, False), (None, True, True), (Boats(), False, True), (Boats(), True, False)],
+)
 def test_recalls_and_searches_of_facts_take_few_round_trips(
     proxy: Proxy, tmp_path: Path, embedder: Boats | None, waiting: bool, crowded: bool
 ) -> None:

@@ -20,6 +20,7 @@ from agentkit.testing import StoreProbe
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.residue import may_hold, parts_of
 from agentkit_memory.index import indexes
+from tests.effort import thinned
 from tests.forks import Forks
 from tests.memory.embedders.word_embedder import Words
 from tests.raising import raises
@@ -218,7 +219,7 @@ def interleave(home: Path, seed: int) -> list[Scope]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", thinned([1, 2, 3], 3))
 def test_no_copy_is_left_of_what_is_erased_and_the_file_is_not_rewritten_without_need(
     home: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import unicodedata
 
 from agentkit.prompts import Document, Layers, MemoPrompt, Message, PromptContext, UserInputPrompt, compose
@@ -24,7 +23,7 @@ MARKS = {
 }
 UNSEEN = [
     character
-    for character in map(chr, range(sys.maxunicode + 1))
+    for character in map(chr, (*range(0x30000), *range(0xE0000, 0xE1000)))  # the planes 3 to 13 contain none
     if unicodedata.category(character) in ("Cc", "Cf", "Zs") or ord(character) in SELECTORS or ord(character) in MARKS
 ]
 

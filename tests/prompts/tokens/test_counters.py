@@ -115,7 +115,7 @@ def test_a_counter_without_a_count_for_prompts_counts_them_as_texts() -> None:
     assert prompt_count(ESTIMATE)("<|end|>") == ESTIMATE.count("<|end|>")
 
 
-@pytest.mark.parametrize("text", spread(["\ud800", "a\udfff", "\0", "🍚" * 100, " " * 1_000_000, "x" * 1_000_000], 2))
+@pytest.mark.parametrize("text", spread(["\ud800", "a\udfff", "\0", "🍚" * 100, " " * 300_000, "x" * 300_000], 2))
 def test_any_text_can_be_counted(counter: TokenCounter, text: str) -> None:
     assert counter.count(text) > 0
     assert prompt_count(counter)(text) > 0
