@@ -18,7 +18,6 @@ from agentkit.prompts import File, Message, Text
 from agentkit.testing import StoreProbe
 from agentkit_memory.terms.bm25_vectors import document_vector
 from tests.cli.conftest import Run, Start
-from tests.effort import paired
 
 
 def table(text: str) -> dict[str, list[str]]:
@@ -350,10 +349,12 @@ def packages(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("command", "model"),
-    paired(
-        [["recall", "barn owl"], ["ingest", "docs"], ["compose", "owls"], ["memory", "repair"]],
-        ["sentence-transformers:weights", "sentence-transformers:./weights", "fastembed:own"],
-    ),
+    [
+        (["recall", "barn owl"], "sentence-transformers:weights"),
+        (["ingest", "docs"], "sentence-transformers:./weights"),
+        (["compose", "owls"], "fastembed:own"),
+        (["memory", "repair"], "sentence-transformers:weights"),
+    ],
 )
 def test_the_model_that_a_store_names_is_not_loaded(
     run: Run, folder: Path, packages: None, command: list[str], model: str

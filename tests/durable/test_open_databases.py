@@ -99,7 +99,7 @@ def test_triggers_and_rules_on_tables_of_runs_are_refused_on_postgresql(postgres
 def test_processes_that_open_a_new_database_at_once_all_do(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    count = unless_fresh(4, 10)
+    count = unless_fresh(2, 10)
     urls = [sa.make_url(f"sqlite:///{tmp_path}/{number}.db") for number in range(count)]
     if kind == "postgresql":
         server = sa.make_url(request.getfixturevalue("postgres_url"))

@@ -152,7 +152,7 @@ def check_shared(memory: Memory, writers: int, times: int) -> None:
 @pytest.mark.long
 def test_processes_that_write_one_conversation_lose_nothing(home: Path) -> None:
     context = multiprocessing.get_context("spawn")
-    times = tries(12, 40)
+    times = tries(12, 20)
     workers = [context.Process(target=keep_appending, args=(str(home), None, str(name), times)) for name in range(2)]
     for worker in workers:
         worker.start()

@@ -28,7 +28,7 @@ from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.index.vector_index import KeepsTerms
 from agentkit_memory.terms.bm25_vectors import SPACE, document_vector, query_vector, weights_of_terms
 from agentkit_prompts.extras import install
-from tests.effort import tries
+from tests.effort import thinned, tries
 from tests.forks import Forks
 from tests.raising import raises
 from tests.waiting import until
@@ -316,7 +316,7 @@ def test_writes_to_the_index_may_be_repeated(tmp_path: Path) -> None:
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("dimensions", [0, 8, pytest.param(64, marks=pytest.mark.long)])
+@pytest.mark.parametrize("dimensions", thinned([0, 64, 8]))
 def test_an_index_of_many_segments_answers_as_one_does(tmp_path: Path, dimensions: int) -> None:
     draw = random.Random(7)
     many, one = (
