@@ -60,3 +60,11 @@ def expanded(path: str | os.PathLike[str]) -> Path:
         return Path(path).expanduser()
     except RuntimeError:
         return Path(path)
+
+
+def is_file_name(path: Path) -> bool:
+    """Return True if the file system accepts a path: it contains no NUL and no unpaired surrogate."""
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from agentkit_memory.checks import expanded
+from agentkit_memory.checks import expanded, is_file_name
 from agentkit_memory.errors import InvalidArgument, StoreError, StoreUnavailable
 from agentkit_prompts.system.flushed_files import replace_files
 from agentkit_prompts.system.private_files import private_file
@@ -26,11 +26,7 @@ def file_named(path: object) -> Path:
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str) or not os.fspath(path):
         raise InvalidArgument(f"expected the path of a file, got {path!r}", name="path")
     place = expanded(path)
-    try:
-        is_name = b"\0" not in os.fsencode(place)
-    except ValueError:
-        is_name = False
-    if not is_name:
+    if not is_file_name(place):
         raise InvalidArgument(f"{str(place)!r}: invalid name of a file; choose another name", path=str(place))
     return place
 

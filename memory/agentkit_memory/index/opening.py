@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from urllib.parse import quote
 
-from agentkit_memory.checks import expanded, is_address
+from agentkit_memory.checks import expanded, is_address, is_file_name
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.index.vector_index import IndexOpener, VectorIndex
 
@@ -56,11 +56,7 @@ def edge_indexes(folder: str | os.PathLike[str]) -> IndexOpener:
         InvalidArgument: The value is not a valid name of a folder.
     """
     path = expanded(folder)
-    try:
-        storable = b"\0" not in os.fsencode(path)
-    except UnicodeEncodeError:
-        storable = False
-    if not storable:
+    if not is_file_name(path):
         raise InvalidArgument(
             f"index: expected a folder, got {str(path)!r} with NUL or an unpaired surrogate; choose another name",
             name="index",

@@ -34,7 +34,7 @@ _NAME = re.compile(r"\s*+([\w.:/-]++)\s*+")
 _NAMED = r"""(?P<quote>["']?)(?P<key>[^<>"'\n]++)(?P=quote)"""
 _STRING = r"""(?:\s++string=(?P<mark>["']?)(?P<type>true|false)(?P=mark))?"""
 _CDATA = re.compile(r"\s*+<!\[CDATA\[(.*)\]\]>\s*+", re.S)
-_K3_CALL = re.compile(r'\s*+<\|open\|>call\s++tool="([^"<]++)"[^<]*+<\|sep\|>')
+_K3_CALL = re.compile(r'\s*+<\|open\|>call\s++tool="(?P<key>[^"<]++)"[^<]*+<\|sep\|>')
 _K3_JSON = re.compile(r"\s*+<\|open\|>json[^<]*+<\|sep\|>")
 _INVOKE_NAME = re.compile(rf"{_NAMED}\s*+>")
 _DECLARED: Mapping[str, object] = {"true": {"type": "string"}, "string": {"type": "string"}}
@@ -165,12 +165,20 @@ def invoke_calls(prefix: str) -> Reader:
             return Calls([new_call(name, value)], end)
         return _call(reply, name, start, tags)
 
+    return _calls_in_a_row(opening, read_arguments, tags.after)
+
+
+def _calls_in_a_row(
+    opening: re.Pattern[str], read_arguments: Callable[[ReplyText, str, int], Calls], closing: str
+) -> Reader:
+    """Return a reader of calls that follow each other; `opening` has the group `key`, the name of the tool."""
+
     def read(reply: ReplyText, start: int) -> Calls:
         calls: list[ToolCall] = []
         while (match := opening.match(reply.text, start)) is not None:
             try:
                 call, end = read_arguments(reply, match["key"], match.end())
-                start = expect(tags.after, reply.text, end)
+                start = expect(closing, reply.text, end)
             except NoCallError:
                 break
             calls += call
@@ -179,28 +187,20 @@ def invoke_calls(prefix: str) -> Reader:
     return read
 
 
-def kimi_k3_calls(reply: ReplyText, start: int) -> Calls:
-    """Read `<|open|>call tool="NAME" index="1"<|sep|>...<|close|>call<|sep|>`, several in a row.
-
-    The arguments are typed elements, or one JSON object.
-    """
-    calls: list[ToolCall] = []
-    while (match := _K3_CALL.match(reply.text, start)) is not None:
-        try:
-            call, end = _k3_call(reply, html.unescape(match[1]), match.end())
-            start = expect(_K3_ARGUMENT.after, reply.text, end)
-        except NoCallError:
-            break
-        calls += call
-    return some_calls(calls, start)
-
-
-def _k3_call(reply: ReplyText, name: str, start: int) -> Calls:
+def _k3_call(reply: ReplyText, escaped_name: str, start: int) -> Calls:
+    name = html.unescape(escaped_name)
     block = _K3_JSON.match(reply.text, start)
     if block is None:
         return _call(reply, name, start, _K3_ARGUMENT)
     value, end = decoded(reply.text, skip(reply.text, block.end()))
     return Calls([new_call(name, value)], expect("<|close|>json<|sep|>", reply.text, end))
+
+
+kimi_k3_calls = _calls_in_a_row(_K3_CALL, _k3_call, _K3_ARGUMENT.after)
+"""Reader of `<|open|>call tool="NAME" index="1"<|sep|>...<|close|>call<|sep|>`, several in a row.
+
+The arguments are typed elements, or one JSON object.
+"""
 
 
 # Arguments
