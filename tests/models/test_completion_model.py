@@ -28,6 +28,7 @@ from agentkit.prompts.chat_templates import (
     ChatTemplateError,
     ControlTokenError,
     JinjaChatTemplate,
+    RoleMarkerTemplate,
 )
 from agentkit.prompts.evaluation import MetaTemplate
 from tests.models.asking import ADD, KEY, NOTHING_LEFT_OPEN, ask, both, composed, failure
@@ -45,9 +46,22 @@ class OwnRender(ChatML):
         return f"{kwargs}"
 
 
+class OwnPiece(RoleMarkerTemplate):
+    """Every method of a custom class can read the variable."""
+
+    def ending(self, task: Any) -> str:
+        return f"{task.enable_thinking}"
+
+
 VARIABLES: list[tuple[Any, dict[str, Any], str | None, str | None]] = [
     ("qwen3", {"enable_thinkng": False}, "enable_thinkng", "enable_thinking"),
     ("qwen3", {"enable_thinking": False, "sequence_start": True}, None, None),
+    *[
+        (name, {"enable_thinking": False}, "enable_thinking", None)
+        for name in ("llama3", "deepseek-r1", "qwq", "internlm2")
+    ],
+    *[(name, {"enable_thinking": False}, None, None) for name in ("interns1", "intern-s1")],
+    (OwnPiece(), {"enable_thinking": False, "sequence_start": True}, None, None),
     (ChatML(), {"mood": "Hm.", "moods": 1, "tools": []}, "moods, tools", "mood"),
     (OwnRender(), {"anything": 1}, None, None),
     (JinjaChatTemplate(TEXTS), {"a": 1}, "a", None),
@@ -71,6 +85,8 @@ def test_a_variable_that_a_chat_template_ignores_is_an_error_at_construction() -
             name, suggestion = error.name, error.suggestion
         results.append((template, variables, name, suggestion))
     assert results == VARIABLES
+    with raises(ChatTemplateError, name="control_tokens"):
+        OfflineModel("qwen3", control_tokens="rejct")  # type: ignore[arg-type]
     with raises(AgentDefinitionError, name="template_kwargs"):
         OfflineModel("qwen3", template_kwargs=["enable_thinking"])  # type: ignore[arg-type]
     with raises(ChatTemplateError, name="enable_thinkng", suggestion="enable_thinking"):

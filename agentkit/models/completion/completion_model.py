@@ -31,7 +31,7 @@ from agentkit_prompts.chat_templates.template_variables import check_variables
 from agentkit_prompts.chat_templates.tool_calls.formats import HARMONY, checked_format
 from agentkit_prompts.composition.fit_budget import without_oldest
 from agentkit_prompts.composition.marked_content import marked_content
-from agentkit_prompts.composition.targets.chat_text import text_tokens
+from agentkit_prompts.composition.targets.chat_text import check_policy, text_tokens
 from agentkit_prompts.composition.targets.token_row import prompt_ids
 from agentkit_prompts.composition.targets.tools_in_text import (
     calls_as_text,
@@ -119,6 +119,8 @@ class CompletionModel(EndpointModel):
         if isinstance(model, str):
             refuse_address(model)
         template = find_chat_template(chat_template, model)
+        if session_len is None:
+            session_len = getattr(template, "session_len", None)
         if session_len is not None and (type(session_len) is not int or session_len < 1):
             raise AgentDefinitionError(
                 f"CompletionModel: session_len: expected a number of tokens, got {session_len!r}", name="session_len"
@@ -130,7 +132,8 @@ class CompletionModel(EndpointModel):
         )
         variables = dict(template_kwargs or {})
         check_variables("template_kwargs", variables, template)
-        self.session_len: int | None = session_len or getattr(template, "session_len", None)
+        check_policy(control_tokens)
+        self.session_len: int | None = session_len
         """Maximum tokens of prompt and reply together; None if the maximum is unknown."""
         self.chat_template: ChatTemplate = template
         self._warned = WarnedOnce(model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from agentkit_prompts.chat_templates.chat_turns import (
     Messages,
@@ -37,9 +37,10 @@ _TYPES: dict[str, Callable[[object], bool]] = {
     "float": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
     "Sequence[str]": _is_texts,
     "list[str]": _is_texts,
+    "Capability": lambda value: value in get_args(Capability),
 }
 """Type name in an annotation -> test of a field value. A field of another type contains text."""
-
+_CAPABILITIES = " | ".join(map(repr, get_args(Capability)))
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -60,7 +61,7 @@ class BaseTemplate:
     top_k: int | None = None
     temperature: float | None = 0.8
     repetition_penalty: float | None = 1.0
-    capability: Capability | str | None = "chat"
+    capability: Capability | None = "chat"
     stop_words: Sequence[str] | None = None
     """Texts that end a reply."""
     tool_call_format: str | None = None
@@ -215,7 +216,7 @@ class BaseTemplate:
 
 def _wrong_types(given: Mapping[str, object], kinds: Mapping[str, str]) -> list[Problem]:
     return [
-        Problem(name, f"expected {kinds[name]}, got {value!r:.80}")
+        Problem(name, f"expected {kinds[name].replace('Capability', _CAPABILITIES)}, got {value!r:.80}")
         for name, value in given.items()
         if name in kinds and not _fits(value, kinds[name])
     ]

@@ -28,7 +28,7 @@ from agentkit_prompts.limits import MAX_LISTED
 
 _PLAIN_ROLES = frozenset(("system", "user", "assistant"))
 """Roles of every template."""
-_HINT = "templates such as 'internlm2', 'llama3_1' and 'qwen2d5' have one"
+_HINT = "pass the folder or file of the model, because its Jinja template may have one"
 
 _WRITERS = frozenset(("piece", "write", "head", "render", "messages2prompt"))
 _OWN = "agentkit_prompts.chat_templates."
@@ -121,6 +121,20 @@ class RoleMarkerTemplate(BaseTemplate):
         pairs = ((self.eosys, self.user), (self.eoh, self.assistant), (self.eoa + self.separator, self.user))
         texts = [(f".{end}{marker}", marker.strip()) for end, marker in pairs]
         return tuple([word for text, word in texts if word and not is_at_line_start(text[: text.rindex(word)])])
+
+    @property
+    def variables(self) -> frozenset[str] | None:
+        names = super().variables
+        if names is None or self._reads_thinking:
+            return names
+        return names - {"enable_thinking"}
+
+    @property
+    def _reads_thinking(self) -> bool:
+        # Each method of a custom class can read the variable.
+        if not type(self).__module__.startswith(_OWN):
+            return True
+        return self.capability in (None, "chat") and self.reply_start_when in ("thinking", "not thinking")
 
     def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
         """Return the text for one prompt of the user: unchanged if the model only completes text, else decorated."""

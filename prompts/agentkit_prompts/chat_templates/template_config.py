@@ -40,7 +40,7 @@ class ChatTemplateConfig:
     tool: str | None = None
     eotool: str | None = None
     separator: str | None = None
-    capability: Capability | str | None = None
+    capability: Capability | None = None
     stop_words: list[str] | None = None
 
     @classmethod

@@ -204,7 +204,7 @@ def test_sampling_follows_the_task_unless_it_is_given() -> None:
     assert template("codellama").get_prompt("hi") == "[INST] <<SYS>>\n\n<</SYS>>\n\nhi [/INST] "
     with pytest.raises(ChatTemplateError) as caught:
         template("codellama", capability="search")
-    assert caught.value.name == "search"
+    assert [problem.place for problem in caught.value.problems] == ["capability"]
 
 
 def test_a_typed_conversation_with_a_named_tool_message_is_read() -> None:

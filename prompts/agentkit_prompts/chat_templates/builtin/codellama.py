@@ -16,7 +16,7 @@ class CodeLlamaTemplate(RoleMarkerTemplate):
     """`capability` is chat, completion or python (the prompt unchanged), or infilling (one `<FILL>` in the prompt).
 
     Raises:
-        ChatTemplateError: Another capability, or an infilling prompt without exactly one `<FILL>`.
+        ChatTemplateError: An infilling prompt without exactly one `<FILL>`.
     """
 
     suffix_first: bool = False
@@ -26,17 +26,10 @@ class CodeLlamaTemplate(RoleMarkerTemplate):
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(**fields)
-        capability = str(self.capability)
-        if capability not in _SAMPLING:
-            raise ChatTemplateError(
-                f"{type(self).__name__}: unknown capability {capability!r}; valid: {', '.join(sorted(_SAMPLING))}",
-                template=type(self).__name__,
-                name=capability,
-            )
-        top_p, temperature = _SAMPLING[capability]
+        top_p, temperature = _SAMPLING[self.capability or "chat"]
         self.top_p = fields.get("top_p", top_p)
         self.temperature = fields.get("temperature", temperature)
-        if capability == "infilling" and self.stop_words is None:
+        if self.capability == "infilling" and self.stop_words is None:
             self.stop_words = ("<EOT>",)
 
     def decorate_prompt(self, prompt: str, sequence_start: bool = True) -> str:

@@ -113,7 +113,7 @@ def _tokens(composition: CallContent, template: ChatTemplate, control_tokens: Po
 
 
 def _text(composition: CallContent, template: ChatTemplate, control_tokens: Policy, kwargs: Mapping[str, Any]) -> str:
-    _check_policy(control_tokens)
+    check_policy(control_tokens)
     text = text_by_message(composition, template, kwargs, is_guarded=control_tokens != "allow")
     # If the unguarded text differs, a token was broken: `whole_text` raises the error with the place of the token.
     if control_tokens == "reject" and text != text_by_message(composition, template, kwargs, is_guarded=False):
@@ -132,7 +132,7 @@ def whole_text(
 
     The input contains `messages` and `tools`, with control tokens unbroken. Raises like `chat_text`.
     """
-    _check_policy(policy)
+    check_policy(policy)
     tokens = tokens_of(template)
     read = TreeReader(tokens, words_of_tools(composition.tools), is_split=policy != "allow")
     messages = list(_messages(composition, read, is_located=policy == "reject"))
@@ -159,7 +159,8 @@ def whole_text(
     return text, request
 
 
-def _check_policy(policy: object) -> None:
+def check_policy(policy: object) -> None:
+    """Reject a value of `control_tokens` that is not a `Policy`, with a ChatTemplateError."""
     if policy not in _POLICIES:
         raise ChatTemplateError(
             f"control_tokens: expected one of {', '.join(map(repr, _POLICIES))}, got {policy!r}", name="control_tokens"
