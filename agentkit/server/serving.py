@@ -154,7 +154,8 @@ def uvicorn_server(server: Server, *, host: str = "127.0.0.1", port: int = 8000)
         port: Port to listen on; 0 selects a free port.
 
     Raises:
-        AgentDefinitionError: Other machines could reach the server, and it requires no tokens.
+        AgentDefinitionError: Other machines could reach the server, and it requires no tokens; or the server cannot
+            listen on the address.
     """
     check_types(
         AgentDefinitionError,
@@ -163,7 +164,6 @@ def uvicorn_server(server: Server, *, host: str = "127.0.0.1", port: int = 8000)
         host=(host, str, "a name or an address"),
         port=(port, int, "a number"),
     )
-    _check_port(host, port)
     if server.access.is_open and not is_loopback(host):
         raise AgentDefinitionError(
             f"serve: other machines can reach {host}, and the server requires no tokens: create tokens with "
@@ -171,6 +171,7 @@ def uvicorn_server(server: Server, *, host: str = "127.0.0.1", port: int = 8000)
             name="host",
             value=host,
         )
+    _check_port(host, port)
     options = server.options
 
     class Protocol(_TimedProtocol):
