@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pydantic_core import from_json
+from pydantic import TypeAdapter
 
 from agentkit.evals.eval_row import EvalRow
 from agentkit.evals.evaluation_errors import EvaluationError
@@ -241,12 +243,25 @@ def _turns(folder: Path, key: Key) -> Iterator[Path]:
 
 
 def _run_id(journal: Path) -> str:
-    """Return the id of the run of a journal; empty if the first line was cut short."""
+    """Return the id of the run of a journal; empty if the first line was cut short.
+
+    Raises:
+        EvaluationError: The file is no journal.
+    """
     with journal.open("rb") as file:
         line = file.readline()
     if not line.endswith(b"\n"):
         return ""
-    return str(from_json(line).get("run_id", ""))
+    try:
+        # The input can contain a lone surrogate, which only `json` reads.
+        return str(json.loads(line)["run_id"])
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise EvaluationError(
+            f"{journal}: the journal of a run is corrupt ({type(error).__name__}): restore the file, or delete it to "
+            "start the run again",
+            path=str(journal),
+            name="out",
+        ) from error
 
 
 def _outcome(line: AnswerLine, row: EvalRow, path: str | os.PathLike[str]) -> Outcome:
@@ -255,8 +270,9 @@ def _outcome(line: AnswerLine, row: EvalRow, path: str | os.PathLike[str]) -> Ou
     Raises:
         EvaluationError: The line is invalid.
     """
+    read_usage = _usages().validate_python
     try:
-        usages = {name: Usage(**usage) for name, usage in line["score_usage"].items()}
+        usages = {name: read_usage(usage) for name, usage in line["score_usage"].items()}
         scores = {
             name: Score(float(value), str(reason), usages.get(name, NO_USAGE))
             for name, (value, reason) in line["scores"].items()
@@ -270,13 +286,19 @@ def _outcome(line: AnswerLine, row: EvalRow, path: str | os.PathLike[str]) -> Ou
             output=line["output"],
             error=str(line["error"]),
             scores=scores,
-            usage=Usage(**line["usage"]),
+            usage=read_usage(line["usage"]),
             steps=int(line["steps"]),
             seconds=float(line["seconds"]),
-            overhead=Usage(**line["overhead"]),
+            overhead=read_usage(line["overhead"]),
         )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise _invalid_outcome(path, row.id, error) from error
+
+
+@lru_cache(maxsize=1)
+def _usages() -> TypeAdapter[Usage]:
+    """Return the reader of usages."""
+    return TypeAdapter(Usage)
 
 
 def _invalid_outcome(path: str | os.PathLike[str], row: str, error: Exception) -> EvaluationError:

@@ -249,9 +249,7 @@ class LocalSource:
         return self._cases.name
 
     async def decide(self, run_id: str, decisions: Mapping[str, Decision]) -> None:
-        run = self._runs.get(run_id)
-        if run is None or run.journal is None or run.state != "waiting":
-            raise ApprovalError(f"run {run_id[:80]!r} does not wait for a decision", name=run_id[:80])
+        run, _ = self._waiting_run(run_id)
         ids = {call.call_id for call in run.waiting}
         if wrong := [id[:80] for id in decisions if id not in ids]:
             raise ApprovalError(
@@ -261,12 +259,25 @@ class LocalSource:
             )
         agent = self._agent(run.agent)
         await in_thread(_check_arguments, agent, run, decisions)
+        # Another request can have decided in the meantime.
+        run, journal = self._waiting_run(run_id)
         session = None
         if run.session is not None:
             session = self._sessions.get(run.session)
-        resuming = agent.resume(run.journal, approve=dict(decisions), session=session)
+        resuming = agent.resume(journal, approve=dict(decisions), session=session)
         self._runs[run_id] = run = replace(run, state="running", waiting=(), updated_at=time.time())
         self._begin(run, resuming)
+
+    def _waiting_run(self, run_id: str) -> tuple[RunRecord, Journal]:
+        """Return a run that waits for decisions, and its journal.
+
+        Raises:
+            ApprovalError: The run is unknown, or does not wait.
+        """
+        run = self._runs.get(run_id)
+        if run is None or run.journal is None or run.state != "waiting":
+            raise ApprovalError(f"run {run_id[:80]!r} does not wait for a decision", name=run_id[:80])
+        return run, run.journal
 
     async def close(self) -> None:
         """Cancel the active runs, and wait until they have ended."""

@@ -181,7 +181,10 @@ def _parsed(data: bytes, path: Path) -> tuple[dict[str, Any], dict[Key, AnswerLi
             if number == 1:
                 head = _checked_head(entry, path)
                 continue
-            answers[entry["row"], entry["part"]] = entry
+            key = entry["row"], entry["part"]
+            if not all(type(number) is int for number in key):
+                raise TypeError(f"row and part: expected whole numbers, got {key!r:.60}")
+            answers[key] = entry
         except InContextError:
             raise
         except (ValueError, KeyError, TypeError, RecursionError) as error:

@@ -24,6 +24,7 @@ from agentkit.server.client_names import NAME_CHARACTERS, NAME_PATTERN, checked_
 from agentkit.server.server_errors import AccessDenied, AccessFileError, Unauthenticated
 from agentkit_prompts.errors import check_types
 from agentkit_prompts.hints import with_option_hints
+from agentkit_prompts.system.file_locks import only_writer
 from agentkit_prompts.system.flushed_files import whole_file
 from agentkit_prompts.system.regular_files import read_regular_text
 
@@ -293,22 +294,41 @@ def add_token(
         user=(user, (str, NoneType), "the name of a user, or None"),
     )
     path = Path(path)
-    text = ""
-    try:
-        if os.path.lexists(path):
-            text = read_regular_text(path)
-    except (OSError, ValueError) as error:
-        raise AccessFileError(f"{path}: cannot be read: {error}", path=str(path)) from error
     token = _PREFIX + secrets.token_urlsafe(32)
     fields = {"name": name, "sha256": token_hash(token), "tenant": tenant, "user": user, "scopes": [*scopes]}
     _check_token(path, fields)
+    # A file that cannot be read is refused before the lock is created.
+    _stored_text(path)
+    try:
+        # Without the lock, two processes that add tokens would both read the same file, and one token would be lost.
+        with only_writer(path):
+            _add_fields(path, fields)
+    except AccessFileError:
+        raise
+    except (OSError, ValueError) as error:
+        raise AccessFileError(f"{path}: cannot be written: {error}", path=str(path)) from error
+    return token
+
+
+def _stored_text(path: Path) -> str:
+    """Return the text of an access file; empty if the file is missing."""
+    try:
+        if os.path.lexists(path):
+            return read_regular_text(path)
+    except (OSError, ValueError) as error:
+        raise AccessFileError(f"{path}: cannot be read: {error}", path=str(path)) from error
+    return ""
+
+
+def _add_fields(path: Path, fields: Mapping[str, Any]) -> None:
+    """Add the fields of a token to an access file."""
+    text = _stored_text(path)
     try:
         _replace_file(path, _with_token(path, text, fields))
     except AccessFileError:
         if text:
-            _check_stored(path, name)
+            _check_stored(path, fields["name"])
         raise
-    return token
 
 
 def _check_token(path: Path, fields: Mapping[str, Any]) -> None:
@@ -362,14 +382,9 @@ def _with_token(path: Path, text: str, fields: Mapping[str, Any]) -> str:
 
 def _replace_file(path: Path, text: str) -> None:
     """Replace an access file. Its draft is validated first."""
-    try:
-        with whole_file(path) as draft:
-            draft.write_text(text, "utf-8")
-            _callers(draft, reported_path=path)
-    except AccessFileError:
-        raise
-    except (OSError, ValueError) as error:
-        raise AccessFileError(f"{path}: cannot be written: {error}", path=str(path)) from error
+    with whole_file(path) as draft:
+        draft.write_text(text, "utf-8")
+        _callers(draft, reported_path=path)
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -16,8 +16,9 @@ from agentkit.run.parts.session import Session, SessionProtocol
 from agentkit.runs.run_record import RunRecord
 from agentkit.server.owner import Owner
 from agentkit.server.server_errors import Conflict, ServerFull, UnknownResource
-from agentkit_memory import AlreadyUsed, Memory, NotFound, Scope, StoredSession
+from agentkit_memory import AlreadyUsed, HeadMoved, Memory, NotFound, Scope, StoredSession
 from agentkit_memory.store.records import SessionInfo
+from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import MessageError
 
@@ -172,7 +173,7 @@ class SessionStore:
         if self.memory is not None:
             page = self._memory_of(owner, name).session(name, load=False).page(after=after, limit=limit)
             return [SessionMessage(row.seq, row.message) for row in page]
-        conversation = self._local[owner, name].session.conversation
+        conversation = self.read(owner, name).conversation
         end = min(after + limit, len(conversation))
         return [SessionMessage(index + 1, conversation[index]) for index in range(after, end)]
 
@@ -205,25 +206,42 @@ class SessionStore:
         self.get(owner, name)
         source: Any = self.open(owner, name)
         if self._has(owner, new_name):
-            raise Conflict(f"the session {new_name!r:.80} already exists: choose another name", param="name")
+            raise _name_taken(new_name)
         if at is None:
             at = len(source.conversation)
         try:
             # An invalid `at` is refused here, before the new session is stored.
             conversation = source.conversation.until(at)
-            if self.memory is not None:
-                target = self._memory_of(owner, new_name).session(new_name)
-                target.append(*conversation)
-                if source.additional_kwargs:
-                    target.keep_kwargs(source.additional_kwargs)
+            if self.memory is None:
+                self._add_local(owner, new_name, source.fork(new_name, at))
             else:
-                fork = source.fork(new_name, at)
-                with self._lock:
-                    self._check_room(owner.tenant)
-                    self._local[owner, new_name] = _LocalSession(fork, time.time(), time.time())
+                self._add_stored(owner, new_name, conversation, source.additional_kwargs)
         except (MessageError, NotFound, AlreadyUsed) as error:
             raise Conflict(f"the session cannot be forked there: {error}", param="at") from error
         return self.get(owner, new_name)
+
+    def _add_local(self, owner: Owner, name: str, session: Session) -> None:
+        """Add a new session of this process."""
+        with self._lock:
+            # Checked again under the lock: another request can have started a session with this name.
+            if (owner, name) in self._local:
+                raise _name_taken(name)
+            self._check_room(owner.tenant)
+            self._local[owner, name] = _LocalSession(session, time.time(), time.time())
+
+    def _add_stored(
+        self, owner: Owner, name: str, conversation: Conversation, additional_kwargs: Mapping[str, Any]
+    ) -> None:
+        """Store a new session, unless another request or another server was first."""
+        session = self._memory_of(owner, name).session(name)
+        if session.conversation:
+            raise _name_taken(name)
+        try:
+            session.append(*conversation)
+        except HeadMoved as error:
+            raise _name_taken(name) from error
+        if additional_kwargs:
+            session.keep_kwargs(additional_kwargs)
 
     def _has(self, owner: Owner, name: str) -> bool:
         try:
@@ -265,6 +283,10 @@ class SessionStore:
 
 def _info(name: str, local: _LocalSession) -> SessionInfo:
     return SessionInfo(name, len(local.session.conversation), local.created_at, local.last_at)
+
+
+def _name_taken(name: str) -> Conflict:
+    return Conflict(f"the session {name!r:.80} already exists: choose another name", param="name")
 
 
 def _unknown(name: str) -> UnknownResource:

@@ -472,6 +472,9 @@ def test_two_versions_are_compared_row_by_row() -> None:
         after.compare(reported({"a": [1]}, "other"))
 
 
+DAMAGED_LINES = (b"[]", b"{}", b'{"row": 0, "part": 0}', b'{"row": "a", "part": 0}', b'{"row": null, "part": 0}')
+
+
 def test_results_in_a_file_are_compared_and_a_changed_row_is_another_row(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     evaluate_sync(calculator(), ROWS, [exact], out=out)
@@ -490,13 +493,35 @@ def test_results_in_a_file_are_compared_and_a_changed_row_is_another_row(tmp_pat
         b"{}",
         b"- input: x\n",
         *[b"\n".join(lines).replace(b"[1.0,", b"[%s," % value) + b"\n" for value in (b'"nan"', b"1e999", b'"x"')],
-        *[b"\n".join([*lines, damaged, b""]) for damaged in (b"[]", b"{}", b'{"row": 0, "part": 0}')],
+        *[b"\n".join([*lines, damaged, b""]) for damaged in DAMAGED_LINES],
+        b"\n".join(lines).replace(b'"steps":1', b'"steps":1e999') + b"\n",
+        b"\n".join(lines).replace(b'"input_tokens":', b'"input_tokens":"many","cached_tokens":') + b"\n",
     ):
         out.write_bytes(text)
         with pytest.raises(EvaluationError):
             print(text, read_report(out))
     with pytest.raises(EvaluationError):
         read_report(tmp_path)
+
+
+def test_an_interrupted_run_continues_whatever_its_input_and_a_corrupt_journal_is_named(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    row = {"input": "a\ud800", "expected": "6"}
+
+    def stop(_: object) -> str:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_sync(Agent(ScriptedModel.repeat(stop), name="a"), [row], [exact], out=out)
+    agent = Agent(ScriptedModel.repeat("6"), name="a")
+    (journal,) = (tmp_path / "out.jsonl.runs").iterdir()
+    head = journal.read_bytes()
+    for text in (b"{x\n", b"[1]\n", b"{}\n", b"\xff\n", b"[" * 100_000 + b"\n"):
+        journal.write_bytes(text)
+        with raises(EvaluationError, name="out", path=str(journal)):
+            evaluate_sync(agent, [row], [exact], out=out)
+    journal.write_bytes(head)
+    assert evaluate_sync(agent, [row], [exact], out=out).values("exact") == {"1": [1]}
 
 
 def test_repeats_give_pass_at_k_and_pass_all_k() -> None:

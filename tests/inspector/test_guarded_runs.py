@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,11 +11,13 @@ from agentkit import Agent, AnthropicModel, OpenAIModel, Paused, ScriptedModel, 
 from agentkit.guards import Ask, Guard, RedactingModel, Replace, guard
 from agentkit.inspector.curl_command import curl_command
 from agentkit.inspector.journal_view import journal_view, waiting_calls
+from agentkit.inspector.local_source import LocalSource
 from agentkit.inspector.played_prompt import PlayedPrompt
 from agentkit.inspector.redacted_layers import redacted_layers, sent_composition
 from agentkit.models import FallbackModel
 from agentkit.run.engine.replay import replayed_contexts
 from agentkit.run.journal.journal_outline import JournalOutline
+from agentkit.run.parts.decisions import Approved
 
 MAIL = "ada@example.com"
 
@@ -52,6 +55,17 @@ def test_a_text_that_waits_for_a_person_is_a_waiting_call() -> None:
         assert [*waiting_calls(paused.value.journal)] == [call_id]
         journal = agent.resume_sync(paused.value.journal, approve={call_id: True}).journal
         assert not waiting_calls(journal)
+
+
+async def test_of_two_decisions_at_once_one_is_refused_and_the_run_continues_once() -> None:
+    agent = Agent(ScriptedModel(["Yes."]), guards=[gives(Ask("sure?"), "output")], name="a")
+    with pytest.raises(Paused) as paused:
+        await agent.run("Hi", run_id="r1")
+    source = LocalSource([agent])
+    source.add(paused.value.journal, paused.value)
+    decisions = {paused.value.calls[0].id: Approved()}
+    answers = await asyncio.gather(*[source.decide("r1", decisions) for _ in range(2)], return_exceptions=True)
+    assert sorted([type(answer).__name__ for answer in answers]) == ["ApprovalError", "NoneType"]
 
 
 def test_prompts_of_guarded_runs_are_composed_again_as_they_were_sent() -> None:

@@ -6,9 +6,11 @@ import gc
 import json
 import os
 import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from threading import Thread
+from threading import Barrier, Thread
 from typing import Any, NamedTuple
 
 import openai
@@ -22,7 +24,7 @@ from agentkit.memory import Memory, Scope
 from agentkit.server import Access, Server, add_token
 from agentkit.server.access import token_hash
 from agentkit.server.owner import Owner
-from agentkit.server.server_errors import AccessFileError, ServerFull, UnknownResource
+from agentkit.server.server_errors import AccessFileError, Conflict, ServerFull, UnknownResource
 from agentkit.server.serving import uvicorn_server
 from agentkit.server.session_store import SessionStore
 from tests.raising import raises
@@ -398,6 +400,46 @@ def test_a_fork_has_the_kwargs_of_its_source_and_counts_as_a_conversation(tmp_pa
             assert dict(forked.additional_kwargs) == {"tier": "gold"}
     with raises(ServerFull, status=503, code="too_many_sessions"):
         store.fork(owner, "one", "three", None)
+
+
+def at_once(*calls: Callable[[], object]) -> list[BaseException | None]:
+    """Return the errors of calls that start at the same time in threads."""
+    barrier = Barrier(len(calls))
+
+    def outcome(call: Callable[[], object]) -> BaseException | None:
+        barrier.wait()
+        try:
+            call()
+        except Exception as error:
+            return error
+        return None
+
+    with ThreadPoolExecutor(len(calls)) as threads:
+        return [*threads.map(outcome, calls)]
+
+
+def test_of_forks_with_one_name_at_once_one_wins_and_their_messages_are_not_mixed(tmp_path: Path) -> None:
+    owner, names = Owner("acme", "ada"), ("a", "b", "c", "d")
+    with Memory(tmp_path / "home") as memory:
+        for store in (SessionStore(memory, 500), SessionStore(None, 500)):
+            for name in names:
+                store.open(owner, name).append(Message("user", name), Message("assistant", name))
+            for number in range(10):
+                errors = at_once(*[partial(store.fork, owner, name, f"fork{number}", None) for name in names])
+                assert [error for error in errors if error is not None and not isinstance(error, Conflict)] == []
+                winner = names[errors.index(None)]
+                texts = [row.message.text for row in store.messages(owner, f"fork{number}")]
+                assert errors.count(None) == 1 and texts == [winner, winner]
+
+
+def test_no_token_is_lost_if_tokens_are_added_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "access.yaml"
+    names = [f"t{number}" for number in range(8)]
+    assert at_once(*[partial(add_token, path, name, "acme") for name in names]) == [None] * 8
+    assert sorted([caller.name for caller in Access(path).callers]) == names
+    with raises(AccessFileError):
+        add_token(tmp_path, "t", "acme")
+    assert not tmp_path.with_name(f"{tmp_path.name}.lock").exists()
 
 
 @pytest.mark.long

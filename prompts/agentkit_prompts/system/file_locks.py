@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from agentkit_prompts.system.private_files import private_file
+
+_PAUSE = 0.02
+"""Seconds between two attempts to lock."""
 
 if os.name == "nt":  # pragma: no cover - Windows
     import msvcrt
@@ -58,3 +66,39 @@ def locked(file: int) -> bool:
     except OSError:
         return True
     return True
+
+
+@contextmanager
+def only_writer(path: Path) -> Iterator[None]:
+    """Wait until no other process and no other thread changes a file in such a block.
+
+    A file that is replaced cannot be locked, so the lock is a file `NAME.lock` next to it, which is removed at the end.
+
+    Raises:
+        OSError: The lock cannot be created.
+    """
+    lock_path = path.with_name(f"{path.name}.lock")
+    private_file(lock_path)
+    while True:
+        file = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o600)
+        # The previous writer can have removed the file between the opening and the lock.
+        if locked(file) and _is_at(lock_path, file):
+            break
+        os.close(file)
+        time.sleep(_PAUSE)
+    try:
+        yield
+    finally:
+        # Removed before it is unlocked: the next writer creates another file.
+        with suppress(OSError):
+            lock_path.unlink()
+        unlock(file)
+        os.close(file)
+
+
+def _is_at(path: Path, file: int) -> bool:
+    """True if a path is the path of an open file."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file))
+    except FileNotFoundError:
+        return False
