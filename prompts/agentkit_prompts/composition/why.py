@@ -236,7 +236,17 @@ class _Question:
         reasons = [f"by {_describe_prompts(spans)}", _trust(spans)]
         if path.root == "tools" and self.composition.tools:
             reasons.append("sent as a tool spec, too")
-        return self._why("shown", "; ".join(reasons), spans)
+        return self._why("shown", "; ".join([*reasons, *self._cuts_of(path, spans)]), spans)
+
+    def _cuts_of(self, path: ContextPath, spans: Sequence[Span]) -> list[str]:
+        """Return the cuts of the layers that show a value, if a part of the value can be missing."""
+        cuts: list[str] = []
+        for layer, trim in self.composition.trims.items():
+            # Items and messages are cut whole, so that a shown item has no missing part.
+            is_whole = len(path) > 1 and (trim.first_item or layer == path.root)
+            if not is_whole and any(is_inside(span.prompt, layer) for span in spans):
+                cuts.append(f"{layer}: {trim.why}")
+        return cuts
 
     def _sent_answer(self, path: ContextPath) -> Why | None:
         """Explain tools and stored messages, which are sent outside of the text of prompts."""

@@ -333,6 +333,40 @@ def test_only_items_after_the_item_that_does_not_fit_have_this_reason() -> None:
     assert reasons == [False, False, True]
 
 
+def test_a_value_that_is_shown_in_part_names_the_cut() -> None:
+    chat = [Message(role, "word " * 30) for _ in range(20) for role in ("user", "assistant")]
+    contexts = {
+        "documents": PromptContext("Hi", documents=[SHORT, LONG]),
+        "conversation": PromptContext("Hi", conversation=chat),
+        "extra": PromptContext("Hi", extra={"note": "word " * 900}),
+    }
+    in_items = Layers(before_input=MemoPrompt())
+    wrapped = Layers(before_input=WrapPrompt([MemoPrompt()], "<d>{{ wrapped_str }}</d>"))
+    as_text = Layers(before_input=MemoPrompt(size=Size(cut="head")))
+    note = Layers(before_input=TextPrompt("{{ extra.note }}", size=Size(cut="tail")))
+    cases: list[tuple[Layers, str, bool]] = [
+        (in_items, "documents", True),
+        (in_items, "documents[0]", False),
+        (in_items, "documents[0].text", False),
+        (Layers("S"), "conversation", True),
+        (Layers("S"), "conversation[39]", False),
+        (wrapped, "documents", True),
+        (wrapped, "documents[0]", False),
+        (as_text, "documents", True),
+        (as_text, "documents[1]", True),
+        (note, "extra", True),
+        (note, "extra.note", True),
+    ]
+    wrong: list[str] = []
+    for layers, pointer, has_cut in cases:
+        context = contexts[re.split(r"\W", pointer)[0]]
+        composition = compose(layers, context, budget=700 if context.conversation else 100)
+        answer = composition.why(pointer)
+        if answer.status != "shown" or any(trim.why in answer.reason for trim in composition.trims.values()) != has_cut:
+            wrong.append(str(answer))
+    assert wrong == []
+
+
 def test_items_are_found_by_their_source_and_label() -> None:
     documents = [Document("a", source="one.md", position=0), Document("b", source="one.md", position=1), SHORT]
     context = PromptContext("Hi", documents=documents, knowledge=[Fact("c", source="facts.md")])
