@@ -36,13 +36,16 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
+_Tokens = Annotated[int, Field(ge=0)]
+
+
 class _Budget(_Strict):
-    min: int = 0
-    target: int | None = None
-    max: int | None = None
+    min: _Tokens = 0
+    target: _Tokens | None = None
+    max: _Tokens | None = None
     priority: int = 0
     cut: Literal["none", "drop", "head", "tail", "middle", "items"] = "none"
-    flex: float = 1.0
+    flex: float = Field(default=1.0, ge=0)
 
 
 class FrontMatter(_Strict):
@@ -156,6 +159,7 @@ _EXPECTED = {
     "dict_type": "a JSON Schema object",
     "finite_number": "a finite number",
     "float_type": "a number",
+    "greater_than_equal": "a number of 0 or more",
     "int_type": "a whole number",
     "invalid-json-value": "a JSON value",
     "model_type": "keys such as `max: 500`",

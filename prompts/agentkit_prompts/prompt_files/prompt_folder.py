@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from agentkit_prompts.errors import PromptError, PromptFilesError, TemplateError, brief, check_types
 from agentkit_prompts.limits import MAX_FILE_BYTES
+from agentkit_prompts.names import nearest
 from agentkit_prompts.prompt_files.prompt_file import SUFFIX, LoadedPrompt, PromptFile, content_hash, entries_of
 from agentkit_prompts.system.regular_files import open_inside
 from agentkit_prompts.tree.layers import PLACES, Layers
@@ -160,7 +161,10 @@ class PromptFolder(Mapping[str, BasePrompt]):
         return Reload(tuple(name for name in names if before.entries.get(name) is not now.entries.get(name)))
 
     def __getitem__(self, name: str) -> BasePrompt:
-        return self._state.entries[name].prompt
+        entries = self._state.entries
+        if name not in entries:
+            raise KeyError(f"no prompt is named {name!r}{nearest(str(name), entries)}")
+        return entries[name].prompt
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._state.entries)

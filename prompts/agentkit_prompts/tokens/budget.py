@@ -48,19 +48,19 @@ class Size:
     """Share of the surplus, relative to the `flex` of siblings; a prompt with 0 grows last."""
 
     def __post_init__(self) -> None:
-        self._check_types()
-        problems = [*self._contradictions(), *self._invalid()]
+        problems = [*self._wrong_types()] or [*self._contradictions(), *self._invalid()]
         raise_problems(PromptError, "Size", problems, name=", ".join([problem.place for problem in problems]))
 
-    def _check_types(self) -> None:
+    def _wrong_types(self) -> Iterator[Problem]:
+        """Yield a problem for each field whose value has another type."""
         for name in ("min", "target", "max", "priority"):
             number = getattr(self, name)
             if type(number) is not int and (number is not None or name in ("min", "priority")):
-                raise PromptError(f"Size: {name} must be a whole number, got {brief(number)}", name=name)
+                yield Problem(name, f"must be a whole number, got {brief(number)}")
         if not isinstance(self.flex, int | float):
-            raise PromptError(f"Size: flex must be a number, got {brief(self.flex)}", name="flex")
+            yield Problem("flex", f"must be a number, got {brief(self.flex)}")
         if not isinstance(self.cut, str) and not callable(self.cut):
-            raise PromptError(f"Size: cut must be a name or a callable, got {brief(self.cut)}", name="cut")
+            yield Problem("cut", f"must be a name or a callable, got {brief(self.cut)}")
 
     def _invalid(self) -> Iterator[Problem]:
         """Yield the problems of single fields."""

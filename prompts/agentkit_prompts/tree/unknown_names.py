@@ -42,16 +42,14 @@ def unknown_names(
             f"If {prompt_class.__name__} computes these values, list the names in the class: "
             f"supplies = {{{', '.join(map(repr, sorted(unknown)))}}}"
         )
-    elif template.file is not None and prompt_class.__module__.startswith("agentkit_prompts."):
-        advice = (
-            "For data that comes with the user's input write `kind: info` between two lines of --- at the start of the "
-            f"file, or {{{{ additional_kwargs.{first} }}}}"
-        )
     else:
-        advice = (
-            f"For data that comes with the user's input write {{{{ additional_kwargs.{first} }}}}, or use "
-            "AdditionalInfoPrompt"
-        )
+        remedy = "use AdditionalInfoPrompt"
+        if template.file is not None and prompt_class.__module__.startswith("agentkit_prompts."):
+            remedy = "write `kind: info` between two lines of --- at the start of the file"
+        # An f-string template reads plain names only, and sends `{{ ... }}` as text.
+        if template.engine == "jinja":
+            remedy += f", or write {{{{ additional_kwargs.{first} }}}}"
+        advice = f"For data that comes with the user's input, {remedy}"
     text = template.text
     if not isinstance(text, str):
         text = next(iter(text.values()))

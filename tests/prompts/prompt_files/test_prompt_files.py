@@ -78,7 +78,9 @@ def test_a_file_without_front_matter_is_a_system_prompt(folder: Path) -> None:
     composition = compose(prompts.layers(), ask(extra={"who": "Ada"}))
     assert composition.system.text == "You help Ada."
     assert prompts["help"].name == "help"
-    assert "missing" not in prompts
+    assert "missing" not in prompts and prompts.get("missing") is None
+    with pytest.raises(KeyError, match="'help'"):
+        prompts["hlp"]
 
 
 def test_front_matter_says_everything_about_a_prompt(folder: Path) -> None:
@@ -304,6 +306,7 @@ FRONT_MATTER_FAULTS: list[tuple[str, int, str | None]] = [
     ("---\nbudget: {1: 5}\n---\n", 2, "budget.1"),
     ("---\nbudget: {max: 5.5}\n---\n", 2, "budget.max"),
     ("---\nbudget: {min: true}\n---\n", 2, "budget.min"),
+    ("---\nbudget: {target: -1}\n---\n", 2, "budget.target"),
     ("---\nbudget: {flex: a}\n---\n", 2, "budget.flex"),
     ("---\nbudget: {cut: 1}\n---\n", 2, "budget.cut"),
     ("---\nbudget: {cut: half}\n---\n", 2, "budget.cut"),

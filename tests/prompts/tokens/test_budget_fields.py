@@ -16,6 +16,12 @@ def test_a_mistyped_field_says_which_one_was_meant() -> None:
     assert caught.value.name == "reserved"
 
 
+def test_each_field_of_a_size_with_another_type_is_named() -> None:
+    with pytest.raises(PromptError) as caught:
+        Size(min="few", max=1.5, flex="all", cut=3)  # type: ignore[arg-type]
+    assert caught.value.name == "min, max, flex, cut"
+
+
 def test_a_cut_is_a_name_or_a_function_and_no_prompt_has_a_minimum_of_its_own() -> None:
     with pytest.raises(PromptError) as caught:
         Size(cut=3)  # type: ignore[arg-type]
