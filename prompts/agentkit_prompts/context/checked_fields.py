@@ -85,7 +85,7 @@ def _one_of(words: tuple[str, ...]) -> Check:
     def check(value: Any) -> str:
         if isinstance(value, str) and value in words:
             return _text(value)
-        raise _invalid(f"expected {' or '.join(map(repr, words))}")
+        raise _invalid(f"expected {' or '.join(map(repr, words))}, got {brief(value)}")
 
     return check
 

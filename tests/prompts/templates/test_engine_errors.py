@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from agentkit.prompts import Layers, PromptContext, Template, TemplateError, TextPrompt, compose
+from agentkit.prompts import Document, Layers, PromptContext, Template, TemplateError, TextPrompt, compose
 from agentkit_prompts.templates.sandbox.meter import Limits
 from agentkit_prompts.templates.sandbox.operation_errors import LimitReached
 from agentkit_prompts.templates.sandbox.program import compile_program
@@ -304,6 +304,7 @@ def test_an_error_whose_text_fails_is_still_a_template_error() -> None:
         ({"country": "IT"}, "{{ extra['contry'] }}", ":1: extra.contry is undefined; did you mean 'country'?"),
         ({}, "{{ extra.region }}", ":1: extra.region is undefined: extra is empty"),
         ({"shop": {"name": "A"}}, "{{ extra.shop.nam }}", ":1: dict has no 'nam'; did you mean 'name'?"),
+        ({"page": Document("x")}, "{{ extra.page.headin }}", ":1: Document has no 'headin'; did you mean 'heading'?"),
     ],
 )
 def test_an_error_about_a_dict_of_the_context_names_the_dict(extra: dict[str, object], text: str, message: str) -> None:

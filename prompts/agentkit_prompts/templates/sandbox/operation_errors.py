@@ -110,9 +110,12 @@ def message_of(error: Exception) -> str:
 
 def _field_names(value: object) -> list[str]:
     """Return the names of public keys or fields of a value, for suggestions; empty for other types of values."""
-    names: Any = getattr(type(value), "model_fields", ())
+    kind: type = type(value)
+    names: Any = getattr(kind, "model_fields", ())
     if isinstance(value, Mapping):
         names = value.keys()
     elif is_dataclass(value):
         names = [field.name for field in fields(value)]
+        for base in kind.__mro__:
+            names += [name for name, member in vars(base).items() if isinstance(member, property)]
     return [name for name in names if isinstance(name, str) and name[:1] != "_" and len(name) <= MAX_NAME_CHARS]
