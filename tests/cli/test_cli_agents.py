@@ -304,7 +304,7 @@ def test_serve_answers_logs_and_ends_when_it_is_told_to(run: Run, shop: str, fol
         _, log = process.communicate(timeout=LONG)
     assert process.returncode in (0, -signal.SIGTERM)
     assert "ERROR a request failed" in log and "ZeroDivisionError" in log
-    refused = run("serve", "--agent", f"{shop}:hello", "--host", "0.0.0.0")
+    refused = run("serve", "--agent", f"{shop}:hello", "--host", "0.0.0.0", "--port", "0")
     assert refused.exit_code == 1 and "other machines can reach" in refused.stderr
 
 
