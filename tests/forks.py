@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -48,7 +48,10 @@ class Forked:
         self.pid = int(self._read("pid"))
 
     def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
+        """Kill the process unless it has ended."""
+        if not (self._folder / "code").exists():
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
 
     def wait(self) -> int:
         """Return the exit code, which is negative for a signal, after the end of the process."""
@@ -119,7 +122,11 @@ def _serve(modules: list[str]) -> None:
         _redirect(folder)
         if child := os.fork():
             _write(folder / "pid", child)
-            _write(folder / "code", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            # The process stays until its exit code is written: no other process gets its number before.
+            ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+            assert ended is not None
+            _write(folder / "code", ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status)
+            os.waitpid(child, 0)
             os._exit(0)
         _run(**order)
         return

@@ -475,13 +475,14 @@ def test_killed_at_any_moment_it_goes_on(home: Path, docs: Path, child: Child) -
     while kills < unless_fresh(3, 5):
         process = child(str(home), docs, "")
         until(process.output)
-        time.sleep(random_.uniform(0.0, 0.35))
+        time.sleep(random_.uniform(0.0, 0.25))
         process.kill()
         if process.wait() == 0:
             break
         kills += 1
         with Memory(home) as memory:
             assert memory.admin.verify().stale == 0
+    assert kills
     with Memory(home) as memory:
         memory.ingest(docs)
         assert sorted(texts(memory)) == sorted(f"zebra{n}" for n in range(6) for _ in range(80 if n % 2 else 5))
