@@ -394,7 +394,8 @@ class Memory(metaclass=Hinted):
 
     def was_erased(self, owner: Scope | str, since: float) -> bool:
         """True if an erasure of the owner was requested `since` a time, in seconds since 1970, or later. Programs with
-        other data of the owner, such as journals, call this method before they use these data.
+        other data of the owner, such as journals, call this method before they use these data. Raises
+        `InvalidArgument` if the time is invalid.
         """
         from agentkit_memory.erasure.erased import was_erased
 

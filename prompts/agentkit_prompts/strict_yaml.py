@@ -41,7 +41,8 @@ class StrictLoader(yaml.SafeLoader):
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         try:
             return super().construct_object(node, deep=deep)
-        except (ArithmeticError, LookupError, ValueError):
+        # An AttributeError is raised for text that is no timestamp.
+        except (ArithmeticError, AttributeError, LookupError, ValueError):
             # The message of the cause can contain the value, which is a secret in some files.
             reason = f"the value is not a {node.tag.rpartition(':')[2][:40]}"
             raise yaml.MarkedYAMLError(None, None, reason, node.start_mark) from None

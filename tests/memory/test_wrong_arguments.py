@@ -12,7 +12,7 @@ import pytest
 
 from agentkit.memory import Gate, IngestError, IngestOptions, InvalidArgument, Memory, RecallFilter, Scope, StoreError
 from agentkit.memory.recall import BM25Retriever, DenseRetriever, RecallPolicy, RecencyScorer
-from agentkit.prompts import Message
+from agentkit.prompts import Document, Message
 from tests.cases import for_cases
 from tests.memory.embedders.word_embedder import Words
 from tests.raising import raises
@@ -81,6 +81,8 @@ REFUSED: list[Refusal] = [
     *unread(lambda memory, paths: memory.ingest(paths), None, 5, [5], b"a", {"a": 1}, ["a", None], source="ingest"),
     *unread(lambda memory, after: memory.documents.list(after=after, limit=untyped(0)), 3, source="documents.list"),
     *unread(lambda memory, source: memory.documents.get(source), 3, source="documents"),
+    *unread(lambda memory, meta: memory.documents.add(Document("x", source="s"), metadata=meta), [1], "x", 0, ["ab"]),
+    *unread(lambda memory, after: memory.documents.chunks("s", after=after), HUGE, "x", None, True),
     *unread(lambda _, given: IngestOptions(lenient=given), 5, None, name="lenient", source="IngestOptions"),
     *unread(lambda _, given: IngestOptions(record_text=given), 5, (), (None,), "body", name="record_text"),
     *unread(lambda _, given: IngestOptions(record_title=given), None, "t", name="record_title"),
@@ -99,6 +101,7 @@ REFUSED: list[Refusal] = [
     *invalid(lambda memory, limit: memory.recall_logs(limit=limit), HUGE, 0),
     *invalid(lambda memory, number: memory.recall_logs(after=number), "x", 1.5, True, HUGE, -HUGE),
     *invalid(lambda memory, number: memory.recall_logs(before=number), "x", 1.5, True, HUGE, -HUGE),
+    *invalid(lambda memory, since: memory.was_erased("local", since), "x", None, True, math.nan, ENDLESS, name="since"),
     *invalid(lambda memory, extract: memory.worker(extract), 5, "", [], name="extract"),
     *invalid(lambda _, tenant: Scope(tenant), "", name="tenant"),
     *invalid(lambda _, tenant: Scope(tenant), "a\0b", name="tenant"),
@@ -224,7 +227,7 @@ def test_what_is_no_number_of_a_message(either: Memory, number: Any) -> None:
     assert session.page(after=1 - 2**31, limit=2**63 - 1) and not session.page(after=2**31 - 1)
 
 
-@pytest.mark.parametrize("time", [ENDLESS, True])
+@pytest.mark.parametrize("time", [ENDLESS, True, -math.inf])
 def test_what_is_no_time(memory: Memory, time: Any) -> None:
     session = memory.session("s")
     for act in (
@@ -236,6 +239,12 @@ def test_what_is_no_time(memory: Memory, time: Any) -> None:
         with pytest.raises(InvalidArgument):
             act()
     assert not session.page()
+
+
+def test_the_time_of_a_message_can_be_any_whole_number(either: Memory) -> None:
+    session = either.session("s")
+    session.append(HELLO, said_at=HUGE)
+    assert [message.said_at for message in session.page()] == [float(HUGE)]
 
 
 @pytest.mark.parametrize("options", [{"gate": 5}, {"gate": ""}, {"on_progress": 5}], ids=str)

@@ -391,6 +391,8 @@ class Branch:
             if not wait:
                 raise WouldWait
             self._check_alive(now)
+        if said_at is not None:
+            said_at = float(said_at)  # a whole number can be too large for a database
         rows: list[dict[str, object]] = []
         for seq, message in enumerate(added, expected + 1):
             body = dump(self.name, message)

@@ -23,6 +23,7 @@ from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.item_removal import Forgotten, forget_items
 from agentkit_memory.store.scope_rows import known_ids
+from agentkit_prompts.errors import brief
 from agentkit_prompts.names import nearest
 
 _LOG = logging.getLogger("agentkit.memory")
@@ -262,8 +263,9 @@ def _hide_expired(database: Database, conversation: int, now: float) -> dict[str
 
 
 def _check_time(name: str, at: object) -> None:
-    if not is_time(at, finite=False):
-        raise InvalidArgument(f"{name}: expected seconds since 1970, got {at!r}", name=name)
+    # Minus infinity marks a conversation that is being deleted.
+    if not is_time(at, finite=False) or at == -math.inf:
+        raise InvalidArgument(f"{name}: expected seconds since 1970, got {brief(at)}", name=name)
 
 
 def delete_named(database: Database, scope: Scope, name: str) -> bool:

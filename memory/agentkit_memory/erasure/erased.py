@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from sqlalchemy import select
 
+from agentkit_memory.checks import is_time
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.tables import erasures
 from agentkit_memory.erasure.erase import digest_of
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.scope import NAMES, Scope
+from agentkit_prompts.errors import brief
 
 
 def checked_subject(subject: Scope | str, scope: Scope) -> Scope:
@@ -36,8 +38,13 @@ def was_erased(database: Database, owner: Scope, since: float) -> bool:
         database: The database of the store.
         owner: The scope of the data.
         since: Time at which the data were created, in seconds since 1970.
+
+    Raises:
+        InvalidArgument: The time is invalid.
     """
-    conditions = [erasures.c.requested_at >= since]
+    if not is_time(since):
+        raise InvalidArgument(f"was_erased: since: expected seconds since 1970, got {brief(since)}", name="since")
+    conditions = [erasures.c.requested_at >= float(since)]
     for name in NAMES:
         # A subject contains the owners that have all its names; a finished erasure has digests instead of the names.
         values = {"", getattr(owner, name), digest_of(owner, name)}

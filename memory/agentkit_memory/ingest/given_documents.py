@@ -140,7 +140,11 @@ class Documents(metaclass=Hinted):
         title, image = "", None
         document = content if isinstance(content, Document) else foreign_document(content)
         if document is not None:
-            metadata, image = {**document.metadata, **(metadata or {})}, document.image
+            if metadata is None:
+                metadata = document.metadata
+            elif isinstance(metadata, Mapping):
+                metadata = {**document.metadata, **metadata}
+            image = document.image
             source, title, content = source or document.source or document.id, document.title, document.text
         if not source and isinstance(content, str | bytes | bytearray):
             source = _content_source(content, image)
@@ -174,7 +178,7 @@ class Documents(metaclass=Hinted):
         Raises:
             IngestError: An argument is invalid.
         """
-        _check_page("documents.list", after, limit, str)
+        _check_page("documents.list", limit, "a source", after, is_valid=isinstance(after, str))
         return tuple(self._rows(_PAGE.limit(limit), after=storable(after)))
 
     def __iter__(self) -> Iterator[StoredDocument]:
@@ -205,7 +209,7 @@ class Documents(metaclass=Hinted):
         Raises:
             IngestError: An argument is invalid.
         """
-        _check_page("documents.chunks", after, limit, int)
+        _check_page("documents.chunks", limit, "a position", after, is_valid=is_whole(after))
         document = self.get(source)
         if document is None:
             return ()
@@ -375,10 +379,14 @@ def _checked_source(source: object) -> str:
     return storable(source)
 
 
-def _check_page(operation: str, after: object, limit: object, kind: type[str | int]) -> None:
+def _check_page(operation: str, limit: object, expected: str, after: object, *, is_valid: bool) -> None:
+    """Check the arguments of a page; `after` is `expected`.
+
+    Raises:
+        IngestError: An argument is invalid; the error names every problem.
+    """
     problems = []
-    if not isinstance(after, kind) or isinstance(after, bool):
-        expected = {str: "a source", int: "a position"}[kind]
+    if not is_valid:
         problems.append(f"expected {expected} as 'after', got {after!r:.80}")
     if not is_whole(limit, 1):
         problems.append(f"expected a limit of 1 or more, got {limit!r:.80}")

@@ -102,6 +102,21 @@ def test_front_matter_is_a_text_of_some_length_behind_a_rule(opening: int, size:
     assert titles == ([] if is_front_matter else ["comment"]) + ["Real"]
 
 
+def test_front_matter_with_an_invalid_value_is_text() -> None:
+    for value in (
+        "!!timestamp x",
+        "!!timestamp 2001-99-99",
+        "!!bool x",
+        "!!int ''",
+        "!!float -",
+        "!!binary x",
+        "[",
+        "*a",
+    ):
+        [chunk] = cut(f"---\ntitle: {value}\n---\nbody\n")
+        assert chunk.text.endswith("body"), value
+
+
 def test_a_rule_after_a_paragraph_of_several_lines_is_no_heading() -> None:
     assert [chunk.title for chunk in cut("one\ntwo\n---\nthree\n")] == [""]
 

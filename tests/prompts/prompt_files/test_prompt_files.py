@@ -324,6 +324,7 @@ FRONT_MATTER_FAULTS: list[tuple[str, int, str | None]] = [
     ("---\norder: 1\nfence: !!bool x\n---\n", 3, None),
     ("---\norder: !!int ''\n---\n", 2, None),
     ("---\norder: !!float '-'\n---\n", 2, None),
+    ("---\norder: !!timestamp x\n---\n", 2, None),
     ("---\n# " + "x" * 70_000 + "\n---\n", 1, None),
     ("---\norder: " + "9" * 5_000 + "\n---\n", 2, None),
     ("---\nschema: " + "[" * 5_000 + "]" * 5_000 + "\n---\n", 2, None),
