@@ -146,5 +146,7 @@ def test_each_argument_has_a_line_and_only_long_values_are_cut() -> None:
     assert {text: argument_lines(text) for text in LINES} == LINES
     long = json.dumps({"a": {"to": "x" * 1_000}})
     assert argument_lines(long, is_whole=True) == [f'a.to: "{"x" * 1_000}"']
+    name = "n" * 10_000
+    assert argument_lines(json.dumps({name: [1] * 200})) == [f"{name}: [{', '.join(['1'] * 200)}]"]
     many = json.dumps({f"k{index}": index for index in range(20_000)})
     assert argument_lines(many)[-1] == "k19999: 19999" and len(argument_lines(many)) == 20_000

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import threading
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,20 @@ async def test_long_lists_and_many_hits_say_that_there_is_more(root: Path) -> No
     found = (await reply(tools, "search_files", text="needle", path="many")).split("\n")
     assert len(found) == 201
     assert found[-1].startswith("[incomplete")
+
+
+async def test_a_search_collects_only_the_lines_that_it_shows(root: Path) -> None:
+    name = "n" * 200
+    (root / name).write_text("needle\n" * 20_000)
+    tools = file_tools(root)
+    tracemalloc.start()
+    try:
+        found = (await reply(tools, "search_files", text="needle", pattern="nn*")).split("\n")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(found) == 201 and found[:200] == [f"{name}:{line}: needle" for line in range(1, 201)]
+    assert found[-1].startswith("[incomplete") and peak < 4_000_000
 
 
 async def test_a_search_ends_after_so_many_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -398,6 +398,11 @@ async def test_only_the_given_hosts_and_ports_are_opened() -> None:
     for url in ("http://docs.example/", "http://DOCS.example./", "http://en.wiki.example/"):
         assert "not on the public internet" in refusal(await get(url, **options))
     assert "allowed ports: 80, 443" in refusal(await get("http://docs.example:8080/", **options))
+    spellings = {"Bücher.example": "bücher.example", "docs.example.": "docs.example", "[::1]": "[::1]", "::1": "[::1]"}
+    for host, address in spellings.items():
+        assert "not on the public internet" in refusal(
+            await get(f"http://{address}/", hosts=[host], networks=[], resolve=answers("127.0.0.1"))
+        )
 
 
 @pytest.mark.parametrize(
@@ -559,6 +564,11 @@ def test_words_come_out_of_broken_html() -> None:
 @pytest.mark.parametrize(
     "options",
     [
+        {"hosts": ["https://docs.example"]},
+        {"hosts": ["docs.example:443"]},
+        {"hosts": ["*"]},
+        {"hosts": ["*.example.org", "*docs.example"]},
+        {"hosts": [""], "networks": ["x"]},
         {"networks": ["10.0.0.0/33"]},
         {"networks": ["10.0.0.1/8"]},
         {"ports": [80, 70_000]},

@@ -139,6 +139,13 @@ def test_files_in_memory_are_limited() -> None:
     assert [text for text in texts if "failed" in text or "error" in text] == texts[50:]
 
 
+def test_a_path_has_a_limited_number_of_folders(tmp_path: Path) -> None:
+    files = ScratchFiles()
+    most, more = "a/" * 32 + "x", "b/" * 33 + "x"
+    texts = results(files, *[call("write_file", path=path, content="x") for path in (most, more)], call("list_files"))
+    assert "wrote" in texts[0] and "32" in texts[1] and len(texts[2].split("\n")) == 33
+
+
 def test_invalid_arguments_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     cases: list[Callable[[], object]] = [

@@ -16,8 +16,11 @@ _MAX_WHOLE = 240
 """Characters of a value that is shown whole on its line."""
 _SHOWN_ENDS = 100
 """Characters at the start and at the end of a value that is cut."""
+_MAX_PATH = 240
+"""Characters of the path of an object or list that gets a line for each item: each line repeats the path."""
 _MAX_LEVELS = 40
-"""Levels of objects and lists that get a line for each item. Deeper values are shown whole on one line."""
+"""Levels of objects and lists that get a line for each item. Deeper values, and values with a longer path, are shown
+whole on one line."""
 
 
 class RepeatedNameError(ValueError):
@@ -80,7 +83,7 @@ def argument_lines(text: str, *, is_whole: bool = False) -> list[str]:
 
 
 def _lines(path: str, value: Any, level: int, *, is_whole: bool) -> Iterator[str]:
-    if not isinstance(value, list) or level > _MAX_LEVELS:
+    if not isinstance(value, list) or level > _MAX_LEVELS or len(path) > _MAX_PATH:
         yield f"{path}: {_shown_value(value, is_whole=is_whole or isinstance(value, list))}"
         return
     json_text = _json_of(value)

@@ -131,11 +131,40 @@ def _networks(texts: Iterable[str], problems: list[tuple[str, str]]) -> list[IPv
     return networks
 
 
+def _hosts(texts: Iterable[str], problems: list[tuple[str, str]]) -> list[str]:
+    """Return the valid hosts as in a `WebAddress`, and add the problems of invalid hosts to `problems`."""
+    hosts: list[str] = []
+    for text in texts:
+        name = text.removeprefix("*.")
+        try:
+            host = _host_of(name)
+        except ValueError:
+            expected = "a name without scheme and port, such as docs.python.org or *.example.org"
+            problems.append(("hosts", f"host {text[:100]!r}: expected {expected}"))
+        else:
+            hosts.append(text[: len(text) - len(name)] + host)
+    return hosts
+
+
+def _host_of(name: str) -> str:
+    """Return an allowed name or IP address as the host of a `WebAddress`.
+
+    Raises:
+        ValueError: The name is invalid.
+    """
+    if ":" in name:
+        return str(IPv6Address(name.removeprefix("[").removesuffix("]")))
+    parts = _AUTHORITY.fullmatch(name)
+    if parts is None:
+        raise ValueError
+    return _host(parts)
+
+
 class Guard:
     """Limits for the hosts, networks and ports that can be reached.
 
     Raises:
-        ToolDefinitionError: A network or a port is invalid; the message lists all of them.
+        ToolDefinitionError: A host, a network or a port is invalid; the message lists all of them.
     """
 
     def __init__(self, hosts: Collection[str] | None, networks: Iterable[str], ports: Collection[int] | None) -> None:
@@ -146,11 +175,12 @@ class Guard:
             **_each("networks", networks, str, "a network"),
             **_each("ports", ports or (), int, "a whole number"),
         )
-        self.hosts = hosts
+        problems: list[tuple[str, str]] = []
+        self.hosts: Sequence[str] | None = None
         if hosts is not None:
-            self.hosts = [host.lower() for host in hosts]
+            self.hosts = _hosts(hosts, problems)
         self.ports = ports
-        problems = [("ports", f"port {port} is not from 1 to 65535") for port in ports or () if not 0 < port < 65536]
+        problems += [("ports", f"port {port} is not from 1 to 65535") for port in ports or () if not 0 < port < 65536]
         self.networks = _networks(networks, problems)
         if problems:
             text = "; ".join([problem for _, problem in problems])

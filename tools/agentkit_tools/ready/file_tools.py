@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 from agentkit_prompts.limits import MAX_ENTRIES, MAX_PATTERN_CHARS
@@ -130,10 +131,10 @@ class Files:
             if content is None:
                 unread += 1
                 continue
-            for line_number, line in _matches(content, text, match_case=match_case):
-                hits.append(f"{_name(name)}:{line_number}: {line.strip()[:_MAX_LINE]}")
+            # One hit more than the limit shows that the list is incomplete.
+            matches = islice(_matches(content, text, match_case=match_case), _MAX_HITS + 1 - len(hits))
+            hits += [f"{_name(name)}:{line_number}: {line.strip()[:_MAX_LINE]}" for line_number, line in matches]
             if len(hits) > _MAX_HITS:
-                # One hit more than the limit shows that the list is incomplete.
                 hits[_MAX_HITS:] = [f"[incomplete: only the first {_MAX_HITS} lines are shown]"]
                 break
         if unread:

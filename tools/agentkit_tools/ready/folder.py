@@ -21,7 +21,7 @@ from agentkit_prompts.errors import check_types
 from agentkit_prompts.limits import MAX_PATH_CHARS
 from agentkit_tools.errors import ToolDefinitionError, ToolError
 
-_MAX_DEPTH = 32
+MAX_DEPTH = 32
 """Maximum levels of folders that are walked."""
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _FILE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
@@ -124,7 +124,7 @@ class Folder:
         """
         steps = self._steps(path, "a folder")
         with self._explained(path), self._inside(steps) as folder:
-            yield from self._listed(folder, "".join(f"{step}/" for step in steps), _MAX_DEPTH if deep else 0)
+            yield from self._listed(folder, "".join(f"{step}/" for step in steps), MAX_DEPTH if deep else 0)
 
     def texts(self, path: str, pattern: str) -> Iterator[tuple[str, str | None]]:
         """Yield the paths and texts of the files below a folder whose names match `pattern`.

@@ -74,7 +74,8 @@ def http_tool(
         resolve: Resolver of host names; the resolver of the machine if None.
 
     Raises:
-        ToolDefinitionError: httpcore2 or lxml is not installed, or a network, port or limit is invalid.
+        ToolDefinitionError: httpcore2 or lxml is not installed, or a host, network, port or limit is
+            invalid.
     """
     try:
         import httpcore2  # noqa: F401

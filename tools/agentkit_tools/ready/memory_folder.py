@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from threading import Lock
 
 from agentkit_tools.errors import ToolError
-from agentkit_tools.ready.folder import Entry, as_text, path_steps
+from agentkit_tools.ready.folder import MAX_DEPTH, Entry, as_text, path_steps
 
 _MAX_FILES = 1_000
 _MAX_TOTAL = 50
@@ -36,12 +36,14 @@ class MemoryFolder:
         """Write a complete file.
 
         Raises:
-            ToolError: The file exists and `overwrite` is false, the path contains the path of another file, or the
-                files would be too large or too many.
+            ToolError: The file exists and `overwrite` is false, the path contains the path of another file or too many
+                folders, or the files would be too large or too many.
         """
         if len(data) > self.max_bytes:
             raise ToolError(f"the content has {len(data):,} bytes, at most {self.max_bytes:,} are written")
         steps = path_steps(path, "a file")
+        if len(steps) > MAX_DEPTH + 1:
+            raise ToolError(f"{path[:100]!r} is in {len(steps) - 1:,} folders, at most {MAX_DEPTH} are possible")
         name = "/".join(steps)
         with self._lock:
             if name in self._files and not overwrite:
