@@ -33,6 +33,13 @@ class StrictLoader(yaml.SafeLoader):
         self.depth -= 1
         return node
 
+    def fetch_more_tokens(self) -> Any:
+        try:
+            return super().fetch_more_tokens()
+        except (OverflowError, ValueError):
+            # Raised for an escape without a character, such as `\UFFFFFFFF`, and for a version of 5,000 digits.
+            raise yaml.MarkedYAMLError(None, None, "a number is too large", self.get_mark()) from None
+
     def refuse_event(self, reason: str) -> None:
         """Raise an error with `reason` at the place of the next event."""
         event: Any = self.get_event()  # type: ignore[no-untyped-call]  # yaml has no type for it

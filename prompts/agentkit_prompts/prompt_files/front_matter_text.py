@@ -81,8 +81,7 @@ def read_keys(text: str, faults: list[Fault]) -> FrontKeys:
             _add_keys(loader, root, keys, faults)
         elif root is not None:
             faults.append(Fault(2, None, "the front matter must be keys with values, such as `name: greeting`"))
-    # PyYAML raises the other errors for an invalid value, such as an integer of 5,000 digits.
-    except (yaml.YAMLError, ValueError, OverflowError) as error:
+    except yaml.YAMLError as error:
         line, reason = _place_in_yaml(text, error)
         faults.append(Fault(line, None, f"the front matter cannot be read: {reason}"))
     return keys

@@ -434,6 +434,17 @@ def test_bytes_are_read_in_a_declared_format(memory: Memory) -> None:
     assert memory.recall("zebra")[0].source == "letter"
 
 
+def test_a_csv_file_can_have_any_line_ends(memory: Memory, docs: Path) -> None:
+    rows = ["name,animal"] + [f"{number},{'zebra ' * 50}" for number in range(20)]
+    for name, end in {"a": "\n", "b": "\r\n", "c": "\r", "d": "\r\r\n"}.items():
+        (docs / f"{name}.csv").write_text(end.join(["", *rows, ""]), newline="")
+    report = memory.ingest(docs)
+    assert not report.errors and len(report.added) == 4
+    for name in "abcd":
+        *_, last = memory.documents.chunks(str(docs / f"{name}.csv"))
+        assert last.position > 0 and last.text.startswith("name,animal"), name
+
+
 def test_a_prompt_shows_the_title_of_a_document_once(memory: Memory, docs: Path) -> None:
     page = "<title>Nature</title><h1>Nature</h1><p>zebra {}</p>"
     heading = paragraph("Nature", '<w:pStyle w:val="H"/>') + paragraph("zebra three")

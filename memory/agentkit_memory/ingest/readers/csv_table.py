@@ -66,7 +66,8 @@ def _head(record: str) -> str:
     if len(record) > _MAX_HEAD:
         return ""
     delimiter = max(_DELIMITERS, key=record.count)
-    cells = next(csv.reader([record.replace("\n", " ")], delimiter=delimiter), [])
+    line = record.replace("\r", " ").replace("\n", " ")
+    cells = next(csv.reader([line], delimiter=delimiter), [])
     texts = [cell.strip() for cell in cells if cell.strip()]
     if not texts or all(_YEAR.fullmatch(text) for text in texts):
         return ""

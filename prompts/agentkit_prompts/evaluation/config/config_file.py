@@ -367,7 +367,7 @@ def _read_yaml(file: Path) -> dict[str, Any]:
     text = _text(file, MAX_SOURCE_CHARS)
     try:
         variables = yaml.load(text, StrictLoader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except yaml.YAMLError as error:
         raise Unreadable(f"invalid YAML ({error})", "YAML") from error
     if not isinstance(variables, dict) or not all(isinstance(name, str) for name in variables):
         raise Unreadable(f"expected names and their values, got {type(variables).__name__}")
