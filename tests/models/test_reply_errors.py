@@ -168,6 +168,11 @@ def test_a_compressed_bomb_is_refused_in_bounded_memory(
         assert "larger than 32 MiB" in str(error)
 
 
+def test_one_event_of_many_lines_is_refused_in_bounded_memory(server: ChatServer) -> None:
+    name = server.on("lines", streams(lambda: repeat(b"data: " + b" " * (4 << 20) + b"\n")))
+    assert "larger than 32 MiB" in str(failure(model_for(server, name, max_retries=0), stream=True))
+
+
 def test_a_compressed_reply_is_read(server: ChatServer) -> None:
     import json
 

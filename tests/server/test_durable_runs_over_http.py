@@ -21,7 +21,7 @@ from sqlalchemy import event, text
 
 pytest.importorskip("dbos", reason="needs the extra `durable`")
 
-from agentkit import Agent, Composition, Message, Reply, Runs, ScriptedModel, ToolCall, Usage, tool
+from agentkit import Agent, Approved, Composition, Message, Reply, Runs, ScriptedModel, ToolCall, Usage, tool
 from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory
 from agentkit.prompts import UserInput
@@ -32,7 +32,7 @@ from agentkit.testing import Delayed
 from tests.paths import ROOT
 from tests.raising import raises
 from tests.server.serving_agents import Client, ended, served
-from tests.waiting import LONG
+from tests.waiting import LONG, eventually
 
 AGENTS = ROOT / "tests" / "durable" / "durable_agents.py"
 
@@ -125,6 +125,26 @@ def test_a_run_whose_journal_is_damaged_takes_no_room_once_it_has_ended(tmp_path
             time.sleep(0.05)
         assert client.server.runs.live == 0
         assert sum([day["runs"] for day in client.get("/usage").json()["days"]]) == 2
+
+
+async def test_a_run_is_counted_if_two_requests_decide_about_its_calls_at_once(tmp_path: Path) -> None:
+    def two_calls(sent: Composition) -> Reply:
+        calls = () if len(sent.intermediate) else tuple([ToolCall(name, "pay", '{"amount": 3}') for name in "ab"])
+        return Reply(Message("assistant", "done", tool_calls=calls), usage=Usage(7, 1))
+
+    runs = Runs(f"sqlite:///{tmp_path / 'durable.db'}")
+    records = runs.store.rows
+    with Memory(tmp_path / "home", scope="acme") as memory:
+        server = Server([Agent(ScriptedModel.repeat(two_calls), tools=[pay], name="shop", memory=memory)], runs=runs)
+        async with server.app.router.lifespan_context(server.app):
+            started = RunRecord(run_id="r", tenant="acme", agent="shop", state="queued", created_at=1, updated_at=1)
+            await server.runs.start(replace(started, input=UserInput("a")))
+            await eventually(lambda: records.get("r").state == "waiting" and server.runs.live == 0)
+            record = records.get("r")  # both requests read the run before the first decision
+            for call in "ab":
+                await server.runs.decide(record, {call: Approved()})
+            await eventually(lambda: records.get("r").state == "finished")
+        assert [(runs, usage.input_tokens) for runs, usage in records.usage.of("acme").values()] == [(1, 14)]
 
 
 def test_all_that_is_stored_of_a_durable_run_is_deleted_with_it(tmp_path: Path) -> None:

@@ -79,11 +79,14 @@ async def _read_all(start: bytes, pieces: AsyncIterator[bytes]) -> bytes:
 async def _events(start: bytes, pieces: AsyncIterator[bytes]) -> AsyncGenerator[Any]:
     """Yield the documents of all events."""
     data: list[bytes] = []
-    name = b""
+    name, size = b"", 0
     async with aclosing(_lines(start, pieces)) as lines:
         async for line in lines:
             if line.startswith(b"data:"):
                 data.append(line[5:].removeprefix(b" "))
+                # The size of each line is limited too, but an event can have any number of lines.
+                size += len(line)
+                _check_size(size, _MAX_DOCUMENT)
             elif line.startswith(b"event:"):
                 name = line[6:].strip().lower()
             elif line.startswith(b"error:"):
@@ -92,7 +95,7 @@ async def _events(start: bytes, pieces: AsyncIterator[bytes]) -> AsyncGenerator[
             elif not line:
                 for document in _event_documents(data, name):
                     yield document
-                data, name = [], b""
+                data, name, size = [], b"", 0
     # Some servers do not close the last event. If the connection was cut, the event is incomplete and skipped.
     with suppress(ProtocolError):
         for document in _event_documents(data, name):

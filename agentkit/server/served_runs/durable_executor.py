@@ -210,10 +210,11 @@ class DurableExecutor:
         if record.executor == "process":
             await in_thread(self._adopt, record)
         try:
-            await in_thread(self._rows.decide, record.run_id, decisions, queue=self._store.queue_leg)
+            state = await in_thread(self._rows.decide, record.run_id, decisions, queue=self._store.queue_leg)
         except ApprovalError as error:
             raise refused_decision(error) from error
-        if decisions.keys() >= {call.call_id for call in record.waiting}:
+        # By the stored state: other requests can have decided about other calls since `record` was read.
+        if state == "queued":
             self._watch(record, record.usage)
         return await in_thread(self._rows.get, record.run_id)
 
