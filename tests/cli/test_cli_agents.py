@@ -239,7 +239,7 @@ def test_rows_for_fine_tuning_have_what_memory_finds_and_nothing_of_later(run: R
     for number, text in enumerate(asked):
         assert run("chat", "--once", text, "--session", f"s{number}", *own).exit_code == 0
     assert run("chat", "--once", "I live in Oslo now.", "--session", "later", *own).exit_code == 0
-    lines = run("export", "--template", "qwen2d5", *own).stdout.splitlines()
+    lines = run("export", "--chat-template", "qwen2d5", *own).stdout.splitlines()
     rows = {row["messages"][-2]["content"]: row for row in map(json.loads, lines)}
     sent = {text: next(whole for whole in rows if whole.endswith(text)) for text in asked}
     assert "owls.md#" in sent[asked[0]] and "night" in sent[asked[0]]

@@ -48,12 +48,12 @@ def export(
         str,
         typer.Option("--format", metavar="NAME", help="messages, openai, trl, openai-preference or trl-preference."),
     ] = "messages",
-    template: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Chat template: adds the text of each row and its trained spans.")
+    chat_template: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Adds the text of each row and its trained spans.")
     ] = None,
     tokenizer: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="tokenizer.json of the model: adds token ids and labels; needs --template."),
+        typer.Option(metavar="FILE", help="tokenizer.json of the model: adds token ids and labels. Needs a template."),
     ] = None,
     minimum: Annotated[
         list[str] | None,
@@ -92,7 +92,7 @@ def export(
         raise typer.BadParameter(f"{' and '.join(kinds)}: export one kind of sources at a time")
     options: dict[str, Any] = {
         "format": cast("RowFormat", utf8(row_format)),
-        "chat_template": template,
+        "chat_template": chat_template,
         "tokenizer": tokenizer,
         "minimum": dict(map(_minimum, minimum or ())),
         "tags": [utf8(name) for name in tag or ()],
