@@ -128,7 +128,7 @@ def test_tools_of_a_provider_are_sent_as_they_are() -> None:
     assert journal.context.tools[1].native == NATIVE
 
 
-@pytest.mark.parametrize("native", [{}, {"type": 3}, {"type": "a", "x": object()}])
+@pytest.mark.parametrize("native", [{}, {"type": 3}, {"type": "a", "x": object()}, 5, None, ["type"], "web_search"])
 def test_a_tool_of_a_provider_that_is_none_is_refused(native: Any) -> None:
     with pytest.raises(ToolDefinitionError):
         Tool.from_provider(native)

@@ -231,9 +231,11 @@ class Tool(ToolForms, Generic[P, R, D]):
         Raises:
             ToolDefinitionError: The entry has neither a name nor a type, or is not JSON.
         """
-        tool_name = name or native.get("name") or native.get("type") or next(iter(native), None)
+        tool_name: object = None
+        if isinstance(native, Mapping):
+            tool_name = name or native.get("name") or native.get("type") or next(iter(native), None)
         if not isinstance(tool_name, str):
-            raise ToolDefinitionError(f"a tool of a provider is a mapping with `type`, got {dict(native)!r:.200}")
+            raise ToolDefinitionError(f"a tool of a provider is a mapping with `type`, got {native!r:.200}")
 
         async def answer(**arguments: Any) -> Any:
             raise ToolFailure(f"{tool_name} runs at the provider of the model, and cannot be called here")

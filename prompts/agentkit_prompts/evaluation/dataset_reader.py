@@ -17,7 +17,8 @@ from agentkit_prompts.evaluation.prompt_template import PromptTemplate
 Row: TypeAlias = Mapping[str, Any]
 """Values of a row by the names of columns."""
 
-_SLICE = re.compile(r"\[\s*+(?:(-?\d++)\s*+)?+:\s*+(?:(-?\d++)\s*+)?+(?::\s*+(?:(-?\d++)\s*+)?+)?+\]")
+_NUMBER = r"\s*+(?:(-?\d{1,18}+)\s*+)?+"
+_SLICE = re.compile(rf"\[{_NUMBER}:{_NUMBER}(?::{_NUMBER})?+\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +189,7 @@ def _slice(text: str) -> slice:
         bounds = [None if bound is None else int(bound) for bound in match.groups()]
         if bounds[2] != 0:
             return slice(*bounds)
-    problem = f"{text!r} is not a slice; write it as '[start:stop]' or '[start:stop:step]'"
+    problem = f"{text!r:.80} is not a slice; write it as '[start:stop]' or '[start:stop:step]'"
     raise InContextError(problem, value=text)
 
 

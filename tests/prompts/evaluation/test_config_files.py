@@ -387,11 +387,12 @@ def test_variables_of_globals_are_the_variables_themselves(tmp_path: Path) -> No
     item = globals()['broken']
     missing = globals()['unknown']
     each = [value for value in globals().values()]
+    globals()[1] = globals()[None] = 2
     """
     variables = read(tmp_path, source)
     assert (variables["a"], "y" in variables, variables["names"], "g" in variables) == ([1, 2], False, [], False)
     lines = [refused(lambda name=name: variables[name]).line for name in ("get", "item", "missing", "each")]  # type: ignore[misc]
-    assert lines == [9, 9, 12, 9]
+    assert lines == [9, 9, 12, 9] and all(isinstance(name, str) for name in variables)
 
 
 def test_a_function_that_calls_itself_for_ever_costs_its_own_variable_only(tmp_path: Path) -> None:

@@ -64,7 +64,8 @@ def test_part_of_a_dataset_is_always_the_same_part(size: Any, numbers: Sequence[
 
 
 @pytest.mark.parametrize(
-    "size", ["2:9", "[1]", "[::0]", "[a:b]", "[__import__('os'):]", "", 2.5, True, float("nan"), [1]]
+    "size",
+    ["2:9", "[1]", "[::0]", "[a:b]", "[__import__('os'):]", "", 2.5, True, float("nan"), [1], f"[{'9' * 5_000}:]"],
 )
 def test_what_is_no_part_of_a_dataset_is_refused_and_never_evaluated(size: Any) -> None:
     assert places(lambda: DatasetReader(["q"], test_range=size)) == ("test_range",)

@@ -69,8 +69,11 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
             for statement in tree.body:
                 self._run_statement(statement, file)
             variables = self.scope.maps[0]
-            # A variable with `globals()` contains itself, and is no part of the configuration.
-            return {name: value for name, value in variables.items() if value is not variables}
+            # A variable with `globals()` contains itself, and is no part of the configuration. A key that is no text,
+            # such as of `globals()[1] = 2`, is no variable.
+            return {
+                name: value for name, value in variables.items() if isinstance(name, str) and value is not variables
+            }
         finally:
             self.scope = outer
 
