@@ -245,6 +245,11 @@ def _one_line(text: str) -> str:
     return plain(text).replace("\n", "\ufffd")
 
 
+def approval_line(call: ToolCall) -> str:
+    """Return the note of an approved call, or of an approved question of a guard."""
+    return _one_line(f"approved {call.name} ({call.id})")
+
+
 def tool_line(event: ToolStarted | ToolFinished) -> str:
     """Return the note of a started or finished tool call."""
     from agentkit.run.engine.events import ToolStarted

@@ -65,6 +65,22 @@ def pay(amount: int, context: ToolContext) -> str:
     "Pay."
     return f"{amount} of {context.tenant} for {context.user}"
 """
+ASKS = """
+from agentkit import tool
+from agentkit.guards import Ask, guard
+
+@tool(approval="always")
+def pay(amount: int) -> str:
+    return f"paid {amount}"
+
+@guard("output")
+def check(text):
+    return Ask("a promise") if "paid" in text else None
+
+@guard("tool_result")
+def read(result):
+    return Ask("strange")
+"""
 TILL = """
 from agentkit import Agent, Message, ScriptedModel, ToolCall, tool
 
@@ -156,6 +172,22 @@ def test_a_run_that_waits_names_its_calls_and_goes_on_from_its_journal(run: Run,
     ):
         assert run("run", *wrong).exit_code == 2
     assert run("run", "--resume", "nothing.jsonl").exit_code == 1
+
+
+def test_each_approval_of_yes_has_a_line(run: Run, folder: Path) -> None:
+    (folder / "asks.py").write_text(ASKS)
+    (folder / "a.yaml").write_text(
+        "name: a\nmodel: offline\ntools: [./asks.py:pay]\nguards: [./asks.py:check, ./asks.py:read]\n"
+    )
+    command = ("run", "Use pay with amount=3.", "--agent", "a.yaml", "--yes")
+    notes = run(*command).stderr.splitlines()
+    assert [line for line in notes if line.startswith(("approved", "calls"))] == [
+        "approved pay (offline_1)",
+        'calls pay {"amount": 3}',
+        "approved read (tool_result_offline_1_read)",
+        "approved check (output_2_check)",
+    ]
+    assert "approved" not in run(*command, "--json").stderr
 
 
 def test_kwargs_are_checked_and_given(run: Run, shop: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from agentkit import Agent, Layers, Message, ModelSettings, Reply, ScriptedModel, ToolCall, Usage, tool
+from agentkit.guards import Stop, guard
 from agentkit.models import ModelInterrupted, ModelRateLimited, ModelUnavailable
 from agentkit.prompts import AdditionalInfoPrompt, Template
 from agentkit.server import ServerOptions
@@ -390,6 +391,12 @@ def test_a_run_that_takes_too_long_is_an_error_of_its_own(stream: bool) -> None:
         for code in ("timeout", "internal_error"):
             with raises(openai.InternalServerError, code=code):
                 ask()
+
+
+def test_a_guard_that_stops_the_run_is_an_error_with_a_code() -> None:
+    agent = Agent(ScriptedModel.repeat("Hi."), guards=[guard("input")(lambda text: Stop("no shouting"))], name="shop")
+    with served(agent) as client, raises(openai.ConflictError, code="guard_stopped"):
+        client.openai().chat.completions.create(model="shop", messages=HI)
 
 
 def test_a_stream_that_breaks_off_ends_with_an_error() -> None:

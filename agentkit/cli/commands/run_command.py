@@ -31,7 +31,7 @@ from agentkit.cli.options import (
     text_session,
     utf8,
 )
-from agentkit.cli.screen import calls_shown, note, note_call, put, put_json, tool_line
+from agentkit.cli.screen import approval_line, calls_shown, note, note_call, put, put_json, tool_line
 
 if TYPE_CHECKING:
     from agentkit.agent_files.loaded_agent import LoadedAgent
@@ -156,17 +156,20 @@ class _Printer:
         """The last printed text; empty before the first text."""
 
     def on_event(self, event: Event) -> None:
-        """Print the text or the tool call of an event."""
-        from agentkit.run.engine.events import TextDelta, ToolFinished, ToolStarted
+        """Print the text, the tool call or the approval of an event."""
+        from agentkit.run.engine.events import ApprovalGiven, TextDelta, ToolFinished, ToolStarted
 
         if isinstance(event, TextDelta) and self._streams:
             put(event.text, end="")
             self.last_text = event.text or self.last_text
-        elif isinstance(event, ToolStarted | ToolFinished) and not self._as_json:
+        elif isinstance(event, ApprovalGiven | ToolStarted | ToolFinished) and not self._as_json:
             if self.last_text and not self.last_text.endswith("\n"):
                 put("")
                 self.last_text = "\n"
-            note(tool_line(event))
+            if isinstance(event, ApprovalGiven):
+                note(approval_line(event.call))
+            else:
+                note(tool_line(event))
 
 
 def _run(

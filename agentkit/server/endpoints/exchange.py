@@ -10,6 +10,7 @@ from contextlib import aclosing
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -21,7 +22,7 @@ from agentkit.runs.run_rows import json_text
 from agentkit.server.request_runs.request_errors import server_error
 from agentkit.server.server_errors import BadRequest, ServerError, ServerFull, TooLarge, Unprocessable, Unsupported
 from agentkit.server.server_options import ServerOptions
-from agentkit_prompts.errors import brief
+from agentkit_prompts.errors import start_of
 from agentkit_prompts.names import nearest
 
 M = TypeVar("M", bound=BaseModel)
@@ -29,6 +30,11 @@ T = TypeVar("T")
 _log = logging.getLogger("agentkit.server")
 _HEARTBEAT = b": still here\n\n"
 _MAX_PROBLEMS = 50
+_MAX_SHOWN_VALUE = 60
+_OPENING = "Input should be "
+"""Start of most messages of pydantic."""
+_OBJECT_ERRORS = ("dict_type", "model_attributes_type")
+"""Types of the errors whose message names a dictionary of Python."""
 
 
 class JSONAnswer(Response):
@@ -114,14 +120,14 @@ def validated(model: type[M], data: Any) -> M:
         Unprocessable: A value is missing, unknown or invalid. The error lists all problems with their paths.
     """
     if not isinstance(data, Mapping):
-        raise Unprocessable(f"the body: expected an object, got {brief(data, 40)}", code="invalid_body")
+        raise Unprocessable(f"the body: expected an object, got {_shown(data)}", code="invalid_body")
     try:
         return model.model_validate(data)
     except ValidationError as error:
         problems: dict[str, str] = {}
         for details in error.errors(include_url=False, include_context=False)[:_MAX_PROBLEMS]:
-            path = _path(details["loc"], data)
-            problem = _problem(details, model)
+            loc, problem = _problem(details, model)
+            path = _path(loc, data)
             # A value that fits no alternative of a union has a problem per alternative.
             if path in problems:
                 problem = f"{problems[path]}; or {problem}"
@@ -130,24 +136,52 @@ def validated(model: type[M], data: Any) -> M:
         raise Unprocessable(text, param=next(iter(problems)), code="invalid_body") from None
 
 
-def _problem(details: ErrorDetails, model: type[BaseModel]) -> str:
-    if details["type"] == "extra_forbidden":
-        return f"unknown field{nearest(str(details['loc'][-1]), _fields_at(model, details['loc']))}"
-    if details["type"] == "missing":
-        return "is missing"
-    if details["type"] == "model_type":
-        return f"expected an object, got {brief(details['input'], 60)}"
-    return f"{details['msg']}, got {brief(details['input'], 60)}"
+def _problem(details: ErrorDetails, model: type[BaseModel]) -> tuple[tuple[str | int, ...], str]:
+    """Return the place and the text of a pydantic error, without the words of pydantic and of Python."""
+    loc, kind = details["loc"], details["type"]
+    if kind == "extra_forbidden":
+        return loc, f"unknown field{nearest(str(loc[-1]), _fields_at(model, loc))}"
+    if kind == "missing":
+        return loc, "is missing"
+    text = details["msg"]
+    if kind == "value_error":
+        # Validators of requests raise complete messages. They begin with the field, unless its type is validated.
+        text = text.removeprefix("Value error, ")
+        name, _, problem = text.partition(": ")
+        if name in dict(_fields_of(_models_at(model, loc))):
+            return (*loc, name), problem
+        return loc, text
+    if kind == "model_type":
+        required = [name for name, field in _fields_of(_models_at(model, loc)) if field.is_required()]
+        text = " with ".join(filter(None, ("expected an object", ", ".join(required))))
+    elif kind in _OBJECT_ERRORS:
+        text = "expected an object"
+    elif text.startswith(_OPENING):
+        text = f"expected {text.removeprefix(_OPENING)}"
+    return loc, f"{text}, got {_shown(details['input'])}"
+
+
+def _shown(value: Any) -> str:
+    return start_of(json_text(value), _MAX_SHOWN_VALUE)
 
 
 def _fields_at(model: type[BaseModel], loc: tuple[str | int, ...]) -> list[str]:
     """Return the names of the fields next to the place of a problem; of all alternatives of a union."""
+    return [name for name, _ in _fields_of(_models_at(model, loc[:-1]))]
+
+
+def _fields_of(models: list[type[BaseModel]]) -> list[tuple[str, FieldInfo]]:
+    return [(field.alias or name, field) for model in models for name, field in model.model_fields.items()]
+
+
+def _models_at(model: type[BaseModel], loc: tuple[str | int, ...]) -> list[type[BaseModel]]:
+    """Return the models of the value at a place; all alternatives of a union."""
     models = [model]
-    for step in loc[:-1]:
+    for step in loc:
         fields = [field for each in models for name, field in each.model_fields.items() if step in (name, field.alias)]
         # The steps are also keys, indexes and names of alternatives, which are no fields.
         models = [inner for field in fields for inner in _models_of(field.annotation)] or models
-    return [field.alias or name for each in models for name, field in each.model_fields.items()]
+    return models
 
 
 def _models_of(annotation: Any) -> list[type[BaseModel]]:

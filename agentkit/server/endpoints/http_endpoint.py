@@ -42,7 +42,7 @@ def _tags(tags: list[str]) -> list[str]:
     try:
         return [*checked_tags(tags)]
     except AgentDefinitionError as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(str(error).removeprefix("tags: ")) from None
 
 
 Tags: TypeAlias = Annotated[list[str], AfterValidator(_tags)]

@@ -25,6 +25,7 @@ from agentkit.models.model_errors import (
     ModelRequestError,
 )
 from agentkit.runs.run_errors import DatabaseUnavailable, RunNotFound
+from agentkit.server.served_runs.event_form import snake_case
 from agentkit.server.served_runs.public_errors import is_public
 from agentkit.server.server_errors import (
     BadRequest,
@@ -71,7 +72,7 @@ def server_error(error: BaseException) -> ServerError:
         # `DepsSource` logged the cause.
         return ServerError("the server could not create the dependencies of the run: retry", code="deps_failed")
     if isinstance(error, AgentError) and is_public(error):
-        return Conflict(str(error), code=type(error).__name__)
+        return Conflict(str(error), code=snake_case(type(error).__name__))
     # Any other error may contain addresses, paths or SQL: the client receives a general message.
     _log.error("a request failed", exc_info=error)
     if isinstance(error, StoreError | SQLAlchemyError | DatabaseUnavailable):

@@ -27,8 +27,13 @@ _MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
 
 def event_form(event: Event) -> tuple[str, dict[str, Any]]:
     """Return the kind of an event, its class in lower case with underscores, and its data as JSON."""
-    kind = _WORD.sub("_", type(event).__name__).lower()
+    kind = snake_case(type(event).__name__)
     return kind, _FORMS.get(type(event), _fields)(event)
+
+
+def snake_case(name: str) -> str:
+    """Return the name of a class in lower case with underscores."""
+    return _WORD.sub("_", name).lower()
 
 
 def usage_form(usage: Usage) -> dict[str, Any]:
