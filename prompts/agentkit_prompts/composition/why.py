@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
 from agentkit_prompts.composition.context_path import ABSENT, KWARGS, Advice, ContextPath, advice_for, parse_path
-from agentkit_prompts.composition.explain import layer_table, names_read
+from agentkit_prompts.composition.explain import layer_table
 from agentkit_prompts.composition.rows import HistoryRow, is_inside, rows_of
 from agentkit_prompts.composition.trims import Trim
 from agentkit_prompts.context.items import Document, Fact
@@ -124,12 +124,15 @@ class _Question:
             return self._why("empty", name)
         if not paths:
             return None
+        return self._about_all(paths, self._spans_inside(name, *paths))
+
+    def _about_all(self, paths: Sequence[str], spans: tuple[Span, ...]) -> Why:
+        """Explain several prompts, whose text is in `spans`."""
         answers = [self._about_prompt(path) for path in paths]
-        spans = self._spans_inside(name, *paths)
         status = answers[0].status
         if spans:
             status = "shown"
-        return Why(name, spans, "; ".join(map(str, answers)), status)
+        return Why(self.pointer, spans, "; ".join(map(str, answers)), status)
 
     def _paths_of_prompts(self, name: str) -> list[str]:
         """Return the paths of the prompts at a place of the layers, or of the prompts with a name or file."""
@@ -207,6 +210,7 @@ class _Question:
             self._cleared_answer(path, spans)
             or self._shown_answer(path, spans)
             or self._sent_answer(path)
+            or self._own_examples_answer(path)
             or self._unsent_answer(path)
         )
         return replace(answer, reason=f"{answer.reason}{_source_of(path.upto(2).value(view))}")
@@ -247,6 +251,17 @@ class _Question:
             if not is_whole and any(is_inside(span.prompt, layer) for span in spans):
                 cuts.append(f"{layer}: {trim.why}")
         return cuts
+
+    def _own_examples_answer(self, path: ContextPath) -> Why | None:
+        """Explain the examples of prompts that have their own, if the context has no examples; else return None."""
+        if not self._has_only_own_examples(path):
+            return None
+        paths = self._own_example_paths
+        return self._about_all(paths, self._spans_inside(*paths))
+
+    def _has_only_own_examples(self, path: ContextPath) -> bool:
+        """True if a path leads to examples, and only prompts have examples."""
+        return path.root == "examples" and bool(self._own_example_paths) and not self.composition.context.examples
 
     def _sent_answer(self, path: ContextPath) -> Why | None:
         """Explain tools and stored messages, which are sent outside of the text of prompts."""
@@ -315,7 +330,10 @@ class _Question:
         if custom_paths:
             return self._why("unknown", f"{', '.join(custom_paths)} has custom code, which might show it")
         if not reader_paths:
-            return self._why("unread", f"no prompt reads {path.root}")
+            reason = f"no prompt reads {path.root}"
+            if path.root == "examples" and self._own_example_paths:
+                reason += f" of the context; other examples are in {', '.join(self._own_example_paths)}"
+            return self._why("unread", reason)
         value = path.value(self.composition.context.view)
         if value is None or (isinstance(value, Sequence | Mapping) and not value):
             return self._why("empty", str(path))
@@ -340,10 +358,18 @@ class _Question:
         prompts = [prompt for _, prompt in self.composition.layers.prompts()]
         return {str(path[1]) for prompt in prompts for path in _paths_read(prompt) if len(path) > 1}
 
+    @cached_property
+    def _own_example_paths(self) -> list[str]:
+        """Paths of the prompts that have their own examples, and read no examples of the context."""
+        return [at for at, prompt in self.prompts.items() if isinstance(prompt, ExamplesPrompt) and prompt.examples]
+
     # --- an unknown pointer
 
     def advice(self) -> Advice:
         """Return advice that suggests the nearest valid path or name."""
+        if self.path is not None and self._has_only_own_examples(self.path):
+            at = self._own_example_paths[0]
+            return Advice(f": the examples are in the prompt {at}, not in the context; did you mean {at!r}?", at)
         if self.path is not None and self.path.root in CONTEXT_NAMES:
             return advice_for(self.path, self.composition.context.view)
         rows = [row.layer for row in layer_table(self.composition)]
@@ -389,7 +415,10 @@ def _source_of(item: object) -> str:
 
 def _paths_read(prompt: BasePrompt) -> Iterator[ContextPath]:
     """Yield the paths that a prompt and the prompts inside it read: for its text, or to choose its text."""
-    for name in names_read(prompt):
+    supplied = prompt.supplies
+    if isinstance(prompt, ExamplesPrompt) and prompt.examples:
+        supplied = supplied | {"examples"}
+    for name in prompt.template.names.keys() - supplied:
         if name in CONTEXT_NAMES:
             yield ContextPath((name,))
         else:

@@ -254,6 +254,42 @@ def test_examples_that_a_selector_wrote_itself_are_no_part_of_the_context() -> N
     assert composition.why("examples[0]").spans == ()
 
 
+OWN_EXAMPLES = ExamplesPrompt([Example("hot", "cold"), Example("big", "small"), Example("up", "down " * 30)])
+
+
+def test_examples_of_a_prompt_are_found_if_the_context_has_none() -> None:
+    wrapped = WrapPrompt(OWN_EXAMPLES, "<e>{{ wrapped_str }}</e>")
+    selected = OWN_EXAMPLES.model_copy(update={"selector": KeywordSelector(1)})
+    cases: list[tuple[list[Any], int | None, str, str]] = [
+        ([OWN_EXAMPLES], None, "shown", "system[0]"),
+        ([selected], None, "shown", "system[0]"),
+        ([wrapped], None, "shown", "system[0].wrapped_prompts[0]"),
+        ([ExamplesPrompt(), OWN_EXAMPLES], None, "shown", "system[1]"),
+        ([OWN_EXAMPLES], 40, "shown", "2 of 3 items kept"),
+        ([OWN_EXAMPLES], 12, "cut", "3 items dropped"),
+        ([ExamplesPrompt()], None, "empty", "examples is empty"),
+    ]
+    for prompts, budget, status, reason in cases:
+        answer = composed(Layers(prompts), budget).why("examples")
+        assert (answer.status, bool(answer.spans)) == (status, status == "shown"), str(answer)
+        assert answer.pointer == "examples"
+        assert reason in answer.reason, str(answer)
+    with pytest.raises(PromptError) as caught:
+        composed(Layers(OWN_EXAMPLES)).why("examples[0]")
+    assert caught.value.suggestion == "system[0]"
+
+
+def test_examples_of_the_context_are_not_read_by_a_prompt_with_examples() -> None:
+    for prompt in (OWN_EXAMPLES, WrapPrompt(OWN_EXAMPLES, "<e>{{ wrapped_str }}</e>")):
+        composition = composed(Layers(prompt), 40, examples=[Example("in", "out")])
+        for pointer in ("examples", "examples[0]"):
+            answer = composition.why(pointer)
+            assert (answer.status, answer.spans) == ("unread", ()), str(answer)
+            assert "other examples are in system[0]" in answer.reason
+    both = composed(Layers([OWN_EXAMPLES, ExamplesPrompt()]), examples=[Example("in", "out")])
+    assert {span.prompt for span in both.why("examples").spans} == {"system[1]"}
+
+
 def test_it_says_where_an_item_is_from() -> None:
     items = [Document("Green tea: 80 degrees.", source="tea.md", position=3), Document("x" * 5000, source="milk.md")]
     facts = [Fact("Tea is a plant.", source="flora"), "Milk is white."]

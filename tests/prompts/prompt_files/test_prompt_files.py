@@ -12,7 +12,7 @@ import zipfile
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -30,6 +30,7 @@ from agentkit.prompts import (
     RenderCache,
     SchemaConflict,
     Size,
+    Template,
     TemplateError,
     TextPrompt,
     UserInput,
@@ -339,6 +340,24 @@ TEMPLATE_FAULTS = [
     ("---\norder: 1\n---\n\n{{ usr_input }}", 5),
     ("---\nengine: fstring\n---\n{user_input.text}", 4),
 ]
+
+
+ENGINES: list[Literal["jinja", "fstring", "literal"]] = ["jinja", "fstring", "literal"]
+
+
+def test_every_engine_omits_the_line_break_at_the_end_of_a_file(folder: Path) -> None:
+    context = PromptContext("x")
+    for engine in ENGINES:
+        for end, rest in [("", ""), ("\n", ""), ("\r\n", ""), ("\n\n", "\n")]:
+            file = folder / "text.txt"
+            file.write_bytes(f"Be brief.{end}".encode())
+            prompt = TextPrompt(Template.from_file(file, engine=engine))
+            assert prompt.format_2_str(context) == f"Be brief.{rest}", (engine, end)
+    for slot in ("", " {user_input}"):
+        (folder / "a.prompt.j2").write_text(f"---\nengine: fstring\n---\nBe brief.{slot}\n")
+        prompts = PromptFolder.load(folder)
+        assert compose(Layers([prompts["a"], "Next."]), context).system.text == f"Be brief.{slot and ' x'}\n\nNext."
+        assert prompts["a"].template.text == f"Be brief.{slot}\n"
 
 
 def test_a_problem_in_a_file_is_reported_with_its_line(folder: Path) -> None:

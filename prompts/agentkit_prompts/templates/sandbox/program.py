@@ -194,6 +194,9 @@ def _generate(tree: nodes.Template, analysis: Analysis, file: str | None, first_
 
 
 def _compile(source: str, syntax: Syntax, file: str | None, first_line: int, limits: Limits) -> Program:
+    if syntax != "jinja" and file is not None:
+        # The parser of Jinja also omits the line break at the end of a file.
+        source = source.removesuffix("\n").removesuffix("\r")
     if syntax == "literal":
         if MEDIA_OPENING in source:
             message = f"the text contains {MEDIA_OPENING!r}, which opens a media marker: pass media as content parts"
