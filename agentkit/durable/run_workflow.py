@@ -24,7 +24,8 @@ from agentkit.run.parts.citations import citation_form
 from agentkit.runs.run_database import DATABASE_ERRORS
 from agentkit.runs.run_errors import AttemptEnded, DatabaseDamaged
 from agentkit.runs.run_record import RunError, RunRecord, WaitingCall
-from agentkit.runs.run_store import Attempt, RunStore
+from agentkit.runs.run_store import RunStore
+from agentkit.runs.stored_attempt import Attempt
 from agentkit.runs.stored_inbox import StoredInbox
 from agentkit_tools.errors import RunInterrupt
 

@@ -144,7 +144,7 @@ messages_table = sa.Table(
     _metadata,
     sa.Column("number", _Key, primary_key=True),
     sa.Column("run", sa.Text, nullable=False),
-    sa.Column("key", sa.Text),  # idempotency key of the sender
+    sa.Column("key", sa.Text),  # idempotency key of the sender, or a random key
     sa.Column("message", sa.Text, nullable=False),  # JSON
     sa.Column("moment", sa.Text, nullable=False),  # when the run receives it
     sa.Column("sender", sa.Text, nullable=False),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -51,21 +52,21 @@ class RunMessages:
         """
         if not can_be_stored(run_id):
             raise RunNotFound(run_id)
-        return self._database.work(lambda connection: self._send(connection, run_id, sent, key))
+        # After a lost connection the transaction is retried: the key refuses a message that was stored already.
+        sent_key = key or os.urandom(12).hex()
+        return self._database.work(lambda connection: self._send(connection, run_id, sent, sent_key))
 
-    def _send(self, connection: sa.Connection, run_id: str, sent: SentMessage, key: str | None) -> SentMessage:
-        column, stored_key = _runs.c, None
+    def _send(self, connection: sa.Connection, run_id: str, sent: SentMessage, key: str) -> SentMessage:
+        column, stored_key = _runs.c, stored_text(key)
         locked = sa.update(_runs).where(column.run_id == run_id, column.top.is_(None)).values(unread=column.unread)
         run = connection.execute(locked.returning(column.state, column.unread)).first()
         if run is None:
             around = connection.scalar(sa.select(column.top).where(column.run_id == run_id))
             raise RunNotFound(run_id, around)
-        if key is not None:
-            stored_key = stored_text(key)
-            query = sa.select(_messages).where(_messages.c.run == run_id, _messages.c.key == stored_key)
-            row = connection.execute(query).first()
-            if row is not None:
-                return _same(run_id, _sent_of(row), sent, key)
+        query = sa.select(_messages).where(_messages.c.run == run_id, _messages.c.key == stored_key)
+        row = connection.execute(query).first()
+        if row is not None:
+            return _same(run_id, _sent_of(row), sent, key)
         if run.state in ENDED:
             raise RunEnded(run_id, run.state)
         if run.unread >= _MAX_UNREAD:

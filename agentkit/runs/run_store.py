@@ -29,6 +29,7 @@ from agentkit.runs.run_retention import Retention, delete_rows, surplus_runs, yo
 from agentkit.runs.run_rows import CORRUPT, ended_row, run_row
 from agentkit.runs.sqlite_engine import sqlite_engine
 from agentkit.runs.store_file import locked_file
+from agentkit.runs.stored_attempt import Attempt, has_fence, started_attempt
 from agentkit.runs.stored_values import stored_text
 from agentkit.runs.tag_rows import store_tags
 from agentkit.runs.usage_counts import UsageCounts
@@ -44,23 +45,6 @@ _MAX_QUEUED_SECONDS = 30.0
 """Maximum seconds that a run of a server with a worker is queued, before the server or a worker starts it."""
 _runs, _lines, _decisions = runs_table, lines_table, decisions_table
 _IS_RUNNING = _runs.c.state == "running"
-
-
-@dataclass(slots=True)
-class Attempt:
-    """An attempt, which may store lines and the end of a run until another attempt starts or the run is cancelled."""
-
-    run_id: str
-    fence: str
-    """Random text in the row of the run while this attempt may write."""
-    lines: int
-    """Number of the next line of the journal."""
-    inside: InnerRuns
-    """The agents inside of the run."""
-    tenant: str
-    """Tenant of the run."""
-    unread: int = 0
-    """Number of messages to the run that it has not received, when its last line was stored."""
 
 
 @dataclass(slots=True)
@@ -163,9 +147,11 @@ class RunStore(RunReader):
         try:
             self._work(insert)
         except IntegrityError:
-            if record.key is not None and (stored := self.find(record.tenant, record.user, record.key)) is not None:
-                return stored
-            raise
+            # After a lost connection the transaction is retried, and can have stored the run already.
+            if not self._is_stored(record):
+                if record.key is not None and (stored := self.find(record.tenant, record.user, record.key)) is not None:
+                    return stored
+                raise
         growth = self._grow(record.tenant, len(journal))
         growth.runs += 1
         size = self._limits().characters
@@ -173,6 +159,12 @@ class RunStore(RunReader):
         if has_grown or growth.runs >= _PRUNE_EVERY:
             self.prune(record.tenant, with_size=has_grown)
         return record
+
+    def _is_stored(self, record: RunRecord) -> bool:
+        """True if the store has this run, not another run with its id."""
+        row = _runs.c
+        query = sa.select(row.run_id).where(row.run_id == record.run_id, row.created_at == record.created_at)
+        return self._work(lambda connection: connection.scalar(query)) is not None
 
     def delete(self, *run_ids: str) -> None:
         """Delete runs with their lines, events and decisions; unknown ids are ignored."""
@@ -183,28 +175,9 @@ class RunStore(RunReader):
     def begin_attempt(self, run_id: str, *, leg: int | None = None, worker: str | None = None) -> Attempt | None:
         """Start an attempt of a queued run; None if the run is not queued, or is in another leg."""
         fence = os.urandom(12).hex()
-        return self._work(lambda connection: self._begin(connection, run_id, fence, leg, worker))
-
-    def _begin(
-        self, connection: sa.Connection, run_id: str, fence: str, leg: int | None, worker: str | None
-    ) -> Attempt | None:
-        row = _runs.c
-        # After a lost connection the transaction is retried. If it had been committed, the row has the fence of this
-        # attempt already.
-        is_free = sa.or_(row.state == "queued", row.fence == fence)
-        started = sa.update(_runs).where(row.run_id == run_id, is_free)
-        if leg is not None:
-            started = started.where(row.leg == leg)
-        values = {"state": "running", "fence": fence, "worker": worker, "reason": "", "updated_at": self._now}
-        started = started.values(**values, attempts=row.attempts + 1)
-        run = connection.execute(started.returning(row.tenant, row.unread)).first()
-        if run is None:
-            return None
-        last = connection.scalar(sa.select(sa.func.max(_lines.c.number)).where(_lines.c.run == run_id))
-        lines = 0
-        if last is not None:
-            lines = last + 1
-        return Attempt(run_id, fence, lines, InnerRuns.read(connection, run_id), run.tenant, run.unread)
+        return self._work(
+            lambda connection: started_attempt(connection, self._now, run_id, fence, leg=leg, worker=worker)
+        )
 
     def add_lines(self, attempt: Attempt, lines: Sequence[tuple[str, tuple[str, ...]]]) -> None:
         """Store lines of a journal, all or none.
@@ -385,9 +358,12 @@ class RunStore(RunReader):
 
         # One transaction: a crash between two would leave a queued run that is in no queue.
         def claim(connection: sa.Connection) -> Attempt | None:
+            # After a lost connection the transaction is retried, and can have started the attempt already.
+            if has_fence(connection, run_id, fence):
+                return started_attempt(connection, self._now, run_id, fence, worker=worker)
             if self._decide(connection, run_id, decisions, "", None) != "queued":
                 return None
-            return self._begin(connection, run_id, fence, None, worker)
+            return started_attempt(connection, self._now, run_id, fence, worker=worker)
 
         return self._work(claim)
 

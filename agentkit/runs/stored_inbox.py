@@ -9,7 +9,8 @@ from typing import TypeAlias
 
 from agentkit.ground.threads import in_thread
 from agentkit.run.parts.run_inbox import SentMessage
-from agentkit.runs.run_store import Attempt, RunStore
+from agentkit.runs.run_store import RunStore
+from agentkit.runs.stored_attempt import Attempt
 
 _Messages: TypeAlias = list[SentMessage]
 

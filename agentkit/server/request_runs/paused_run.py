@@ -10,7 +10,8 @@ from agentkit.ground.threads import finish_in_thread
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import Decision
 from agentkit.runs.run_record import RunRecord
-from agentkit.runs.run_store import Attempt, RunStore
+from agentkit.runs.run_store import RunStore
+from agentkit.runs.stored_attempt import Attempt
 from agentkit.runs.stored_inbox import StoredInbox
 from agentkit.server.server_errors import Conflict, Unprocessable
 

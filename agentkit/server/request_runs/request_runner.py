@@ -9,7 +9,8 @@ from dataclasses import replace
 from agentkit.ground.threads import in_thread
 from agentkit.run.parts.run_inbox import Inbox
 from agentkit.runs.run_record import RunRecord
-from agentkit.runs.run_store import Attempt, RunStore
+from agentkit.runs.run_store import RunStore
+from agentkit.runs.stored_attempt import Attempt
 from agentkit.server.access import Caller
 from agentkit.server.request_runs.request_run import OnEvent, RequestAnswer, RequestRun
 from agentkit.server.served_runs.tenant_limits import TenantLimits

@@ -10,7 +10,8 @@ from typing import Any
 from agentkit.ground.threads import in_thread
 from agentkit.run.engine.events import RunFinished
 from agentkit.runs.run_record import RunEvent, RunRecord
-from agentkit.runs.run_store import Attempt, RunStore
+from agentkit.runs.run_store import RunStore
+from agentkit.runs.stored_attempt import Attempt
 from agentkit.runs.stored_inbox import StoredInbox
 from agentkit.server.served_runs.event_form import event_form
 

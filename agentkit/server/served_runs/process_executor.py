@@ -21,7 +21,8 @@ from agentkit.run.parts.agent_version import AgentVersion
 from agentkit.run.parts.decisions import Decision
 from agentkit.runs.run_errors import AttemptEnded
 from agentkit.runs.run_record import RunError, RunEvent, RunRecord, WaitingCall, usage_since
-from agentkit.runs.run_store import Attempt, RunStore
+from agentkit.runs.run_store import RunStore
+from agentkit.runs.stored_attempt import Attempt
 from agentkit.runs.stored_inbox import StoredInbox
 from agentkit.server.owner import Owner
 from agentkit.server.served_agents import ServedAgents
