@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from agentkit.tools import (
     ToolResult,
 )
 from agentkit_tools.mcp.content import to_result
+from agentkit_tools.mcp.target import Target
 from tests.tools.mcp.mcp_running import command, raw_command
 from tests.waiting import until
 
@@ -174,14 +176,23 @@ def test_a_server_that_crashes_at_once_is_an_error_with_the_end_of_its_stderr_as
 
 def test_the_stderr_of_a_server_is_shown_without_the_keys_that_it_was_given() -> None:
     program = "import os, sys; sys.exit('wrong key ' + os.environ['API_KEY'] + ' in ' + os.environ['PLACE'])"
-    server = MCPToolset([sys.executable, "-c", program], env={"API_KEY": "key-52c17f3a", "PLACE": "/var/lib/here"})
+    server = MCPToolset([sys.executable, "-c", program], env={"API_KEY": "key-52c17f3a", "PLACE": sys.prefix})
     try:
         with pytest.raises(MCPServerLost) as caught:
             list(server)
-        assert "wrong key *** in /var/lib/here" in server.stderr_tail
+        assert f"wrong key *** in {sys.prefix}" in server.stderr_tail
     finally:
         server.close()
     assert any("wrong key ***" in note for note in caught.value.__notes__)
+
+
+def test_keys_that_look_like_paths_or_users_are_masked() -> None:
+    folders = os.pathsep.join([sys.prefix, "/no/such/folder"])
+    keys = {"A": "/Ab3dEf6hIj9k", "B": "~Ab3dEf6hIj9k", "C": ".Ab3dEf6hIj9k"}
+    target = Target(["python"], env={**keys, "PATH": folders})
+    assert target.masked(f"{' '.join(keys.values())} {folders}") == f"*** *** *** {folders}"
+    assert Target("https://token-52c17f3a@a.example/mcp").masked("no user token-52c17f3a") == "no user ***"
+    assert Target("https://some-user:key-52c17f3a@a.example/").masked("some-user key-52c17f3a") == "some-user ***"
 
 
 @pytest.mark.parametrize("source", [["/no/such/program"], "http://127.0.0.1:9/mcp"])

@@ -276,11 +276,18 @@ def _secrets(server: Any, headers: Mapping[str, str]) -> Iterator[str]:
     if isinstance(server, str):
         parts = urlsplit(server)
         candidates += [parts.query, *[value for _, value in parse_qsl(parts.query)], parts.fragment]
-        candidates += (BareAddress.of(server).auth or ("", ""))[1:]
+        user, password = BareAddress.of(server).auth or ("", "")
+        # A user without a password is a token.
+        candidates.append(password or user)
     for value in (getattr(server, "env", None) or {}).values():
-        if not value.startswith((os.sep, ".", "~")):
+        if not _is_path(value):
             candidates.append(value)
     return (secret for secret in candidates if len(secret) >= _MIN_SECRET)
+
+
+def _is_path(value: str) -> bool:
+    """True if a value of a variable is a path, or a list with a path, that exists. A key can start like a path."""
+    return any(part.startswith((os.sep, ".")) and os.path.lexists(part) for part in value.split(os.pathsep))
 
 
 _WATCH = """
