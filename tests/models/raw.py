@@ -27,13 +27,11 @@ class ChatML(BaseTemplate):
         self, messages: Any, sequence_start: bool = True, tools: Any = None, mood: str = "", **kwargs: Any
     ) -> str:
         def called(call: Any) -> str:
-            return f"<tool_call>{call['function']['name']}</tool_call>"
+            return f"<tool_call>{call['function']['name']} {call['function']['arguments']}</tool_call>"
 
         text = "".join(f"<tool>{spec['name']}</tool>" for spec in tools or ())
         for message in messages:
-            calls = "".join(
-                f"<tool_call>{call['function']['name']}</tool_call>" for call in message.get("tool_calls", ())
-            )
+            calls = "".join(map(called, message.get("tool_calls", ())))
             text += f"<|im_start|>{message['role']}\n{message['content']}{calls}<|im_end|>\n"
         return f"{text}<|im_start|>assistant\n{mood}"
 

@@ -31,7 +31,7 @@ def test_an_agent_calls_its_tools_and_goes_on(server: ChatServer) -> None:
     first, second, third = (asked.body["prompt"] for asked in server.to(name))
     assert first.startswith("<tool>add</tool><|im_start|>system\nBe brief.")
     assert second == first.removesuffix("<|im_start|>assistant\n") + (
-        "<|im_start|>assistant\n<tool_call>add</tool_call><|im_end|>\n<|im_start|>tool\n5<|im_end|>\n"
+        '<|im_start|>assistant\n<tool_call>add {"a": 2, "b": 3}</tool_call><|im_end|>\n<|im_start|>tool\n5<|im_end|>\n'
         "<|im_start|>assistant\n"
     )
     assert third.count("<|im_start|>tool\n5<|im_end|>") == 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, get_args
+from functools import cached_property
+from typing import Any, ClassVar, cast, get_args
 
 from agentkit_prompts.chat_templates.chat_turns import (
     Messages,
@@ -16,8 +17,9 @@ from agentkit_prompts.chat_templates.chat_turns import (
     read_prompt,
     read_turns,
 )
+from agentkit_prompts.chat_templates.dropped_content import ContentCheck, Conversation
 from agentkit_prompts.chat_templates.guard.control_tokens import tokens_and_markers
-from agentkit_prompts.chat_templates.protocol import Capability
+from agentkit_prompts.chat_templates.protocol import TOOLS_IN_PROMPT, Capability
 from agentkit_prompts.errors import ChatTemplateError, Problem
 from agentkit_prompts.names import unknown_fields
 
@@ -156,7 +158,8 @@ class BaseTemplate:
         is removed.
 
         Raises:
-            ChatTemplateError: The template has no place for a part of this conversation; names the reason.
+            ChatTemplateError: The template has no place for a part of this conversation, or leaves a part out; names
+                the reason.
         """
         title = self.title
         # As in the LMDeploy document, a subclass can accept any subset of these options.
@@ -170,6 +173,7 @@ class BaseTemplate:
         options = {**kwargs, "tools": functions, "add_generation_prompt": add_generation_prompt}
         options = {key: value for key, value in options.items() if key in parameters}
         text = self._call_messages2prompt(turns, options)
+        self._check_content(turns, options, text)
         if add_generation_prompt or "add_generation_prompt" in parameters:
             return text
         return self._without_opening(text, turns[-1])
@@ -182,7 +186,32 @@ class BaseTemplate:
                 problems=[Problem("tools", "no parameter")],
             )
 
-    def _call_messages2prompt(self, turns: list[Turn], options: dict[str, Any]) -> str:
+    @cached_property
+    def _content_check(self) -> ContentCheck:
+        return ContentCheck()
+
+    def _check_content(self, turns: list[Turn], options: Mapping[str, Any], text: str) -> None:
+        """Reject a text that lacks a part of the conversation."""
+
+        def render_again(changed: Conversation) -> str:
+            tools = {"tools": changed.tools} if "tools" in options else {}
+            return self._call_messages2prompt(cast("list[Turn]", changed.messages), {**options, **tools})
+
+        conversation = Conversation(cast("list[dict[str, Any]]", turns), options.get("tools"))
+        variables = {name: value for name, value in options.items() if name != "tools"}
+        lost = self._content_check.lost(conversation, text, render_again, variables)
+        if not lost:
+            return
+        advice = ""
+        if any("tool" in problem.text for problem in lost):
+            advice = f"; write them (calls are in `tool_calls` of a message), or {TOOLS_IN_PROMPT}"
+        raise ChatTemplateError(
+            f"{self.title}: its messages2prompt drops {', '.join(map(str, lost))}{advice}",
+            template=self.title,
+            problems=lost,
+        )
+
+    def _call_messages2prompt(self, turns: list[Turn], options: Mapping[str, Any]) -> str:
         title = self.title
         try:
             # Copies, because a subclass can change its messages.

@@ -19,6 +19,8 @@ GivenTemplate: TypeAlias = Union["ChatTemplate", ChatTemplateConfig, Path, str]
 """A chat template, the name of a registered template or of a model, a file, or the folder of a model."""
 
 _CONFIG = "tokenizer_config.json"
+_MEMBERS = ("render", "control_tokens", "stop_words")
+"""Members of a `ChatTemplate`."""
 _BINARY = (".gguf", ".safetensors", ".bin", ".pt")
 
 
@@ -50,14 +52,16 @@ def find_chat_template(given: GivenTemplate | None, model: str = "") -> ChatTemp
 
 def _checked(given: ChatTemplate) -> ChatTemplate:
     # Look at the class first, because a property of the instance can be slow.
-    has_tokens = hasattr(type(given), "control_tokens") or hasattr(given, "control_tokens")
-    if isinstance(given, type) or not (has_tokens and hasattr(given, "render")):
+    missing = [name for name in _MEMBERS if not hasattr(type(given), name) and not hasattr(given, name)]
+    if isinstance(given, type) or missing:
         received = repr(given)[:80]
         if isinstance(given, type):
             received = f"the class {given.__name__}, pass an instance"
+        elif len(missing) < len(_MEMBERS):
+            received = f"{type(given).__name__} without {', '.join(missing)}"
         raise ChatTemplateError(
-            "expected a chat template (with `render` and `control_tokens`), the name of a registered template "
-            f"or of a model, a ChatTemplateConfig or a file, got {received}",
+            "expected a chat template (with `render`, `control_tokens` and `stop_words`), the name of a registered "
+            f"template or of a model, a ChatTemplateConfig or a file, got {received}",
             name="chat_template",
         )
     return given

@@ -68,12 +68,12 @@ def test_a_derived_template_renders_through_its_messages2prompt() -> None:
 def test_a_derived_template_cannot_change_the_caller_s_messages() -> None:
     class Greedy(Derived):
         def messages2prompt(self, messages: Any, sequence_start: bool = True) -> str:
-            messages[0]["content"] = "changed"
+            messages[0]["content"] += ", changed"
             messages.append({})
             return super().messages2prompt(messages[:1])
 
     messages = [dict(HI[0])]
-    assert Greedy().render(messages) == "<U>changed<A>"
+    assert Greedy().render(messages) == "<U>hi, changed<A>"
     assert messages == HI
 
 
@@ -82,17 +82,66 @@ def test_a_derived_template_takes_tools_where_it_has_a_parameter_for_them() -> N
         def messages2prompt(
             self, messages: Any, sequence_start: bool = True, tools: Any = None, add_generation_prompt: bool = True
         ) -> str:
-            return f"{tools}{[sorted(message) for message in messages]}{add_generation_prompt}"
+            said = [f"{message['content']} {message.get('tool_calls', '')}" for message in messages]
+            return f"{tools}{said}{add_generation_prompt}"
 
     calls = [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]
     messages = [*HI, {"role": "assistant", "tool_calls": calls}]
     text = Tooled().render(messages, tools=[{"name": "f"}], add_generation_prompt=False)
-    assert text == "[{'name': 'f'}][['content', 'role'], ['content', 'role', 'tool_calls']]False"
-    assert Tooled().render(HI) == "None[['content', 'role']]True"
+    call = "{'id': '1', 'type': 'function', 'function': {'name': 'f', 'arguments': '{}'}}"
+    assert text == f"""[{{'name': 'f'}}]['hi ', " [{call}]"]False"""
+    assert Tooled().render(HI) == "None['hi ']True"
     for given in ({"messages": HI, "tools": [{"name": "f"}]}, {"messages": messages}):
         with pytest.raises(ChatTemplateError) as caught:
             Derived().render(**given)
         assert [place for place, _ in caught.value.problems] == ["tools"]
+
+
+def _texts(messages: Any) -> str:
+    return "".join(f"<{message['role']}>{message['content']}" for message in messages)
+
+
+def _calls(messages: Any) -> str:
+    return "".join(str(message.get("tool_calls", "")) for message in messages)
+
+
+def _names(messages: Any) -> str:
+    return "".join(call["function"]["name"] for message in messages for call in message.get("tool_calls", ()))
+
+
+@pytest.mark.parametrize(
+    ("write", "dropped"),
+    [
+        (lambda messages, tools: _texts(messages) + _calls(messages) + str(tools), []),
+        (lambda messages, tools: _texts(messages).upper() + _calls(messages) + str(tools), []),
+        (lambda messages, tools: _texts(messages) + str(tools), ["messages[2]", "messages[2]"]),
+        (lambda messages, tools: _texts(messages) + _names(messages) + str(tools), ["messages[2]"]),
+        (lambda messages, tools: _texts(messages) + _calls(messages), ["tools[0]"]),
+        (lambda messages, tools: _texts(messages[1:]) + _calls(messages) + str(tools), ["messages[0]"]),
+        (lambda messages, tools: _texts(messages[:2]) + _calls(messages) + str(tools), ["messages[3]"]),
+    ],
+)
+def test_a_derived_template_that_leaves_a_part_out_is_refused(write: Any, dropped: list[str]) -> None:
+    class Partial(BaseTemplate):
+        def messages2prompt(self, messages: Any, sequence_start: bool = True, tools: Any = None) -> str:
+            return str(write(messages, tools))
+
+    call = {"id": "1", "function": {"name": "price", "arguments": '{"item": "lamp"}'}}
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": "Be brief."},
+        *HI,
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "30 EUR"},
+    ]
+    template = Partial()
+    places: list[str] = []
+    for _ in range(2):
+        try:
+            template.render(messages, tools=[{"name": "price"}])
+        except ChatTemplateError as error:
+            places = [place for place, _ in error.problems]
+            assert error.template == "Partial"
+        assert places == dropped
 
 
 def test_what_goes_wrong_inside_a_derived_template_says_where() -> None:

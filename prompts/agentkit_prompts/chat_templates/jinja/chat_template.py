@@ -13,10 +13,10 @@ from typing import Any, TypeVar, cast
 import jinja2
 
 from agentkit_prompts.chat_templates.chat_turns import plain_turns
+from agentkit_prompts.chat_templates.dropped_content import WORD, Conversation
 from agentkit_prompts.chat_templates.generation import KnownSpans, Spans, has_generation, marked_spans, reply_spans
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, is_at_line_start
 from agentkit_prompts.chat_templates.jinja.diagnose import Finding, diagnose, read_names, unreadable_calls
-from agentkit_prompts.chat_templates.jinja.dropped_content import WORD, Conversation
 from agentkit_prompts.chat_templates.jinja.environment import ChatContext, compiled
 from agentkit_prompts.chat_templates.jinja.failure_reasons import reason_of
 from agentkit_prompts.chat_templates.jinja.markers import literals, tokens_of_texts

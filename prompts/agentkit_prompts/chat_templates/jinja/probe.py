@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from agentkit_prompts.chat_templates.jinja.dropped_content import WORD, ContentCheck
+from agentkit_prompts.chat_templates.dropped_content import WORD, ContentCheck
 from agentkit_prompts.chat_templates.normalise import Form
 from agentkit_prompts.chat_templates.tool_calls.rendered_call import RenderedCall
 from agentkit_prompts.errors import ChatTemplateError
