@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from agentkit import ToolCall
 from agentkit.cli.app import app
 from agentkit.tools import MCPLoginError, MCPServerLost, MCPToolset, ToolContext, ToolDefinitionError, mcp_login
+from agentkit_tools.mcp.token_file import TokenFile
 from tests.tools.mcp.oauth_peer import OAuthPeer, oauth_server
 from tests.waiting import LONG
 
@@ -304,3 +305,12 @@ def test_the_commands_log_in_and_out(peer: OAuthPeer, tmp_path: Path, monkeypatc
     assert files(tmp_path) == []
     for wrong in ("shop", "ftp://127.0.0.1/mcp"):
         assert run("login", wrong)[0] == 1
+
+
+async def test_a_file_of_tokens_that_nests_too_deeply_is_unreadable_and_replaced(tmp_path: Path) -> None:
+    store = TokenFile("https://shop.example/mcp", tmp_path)
+    store.path.write_text("[" * 100_000)
+    with pytest.raises(MCPLoginError):
+        await store.get_tokens()
+    await store.set_tokens(OAuthToken(access_token="a"))
+    assert await store.get_tokens() == OAuthToken(access_token="a")

@@ -384,11 +384,13 @@ def test_a_write_that_fails_leaves_nothing_behind(root: Path, monkeypatch: pytes
 
     folder = Folder(root)
     before = sorted(root.rglob("*"))
-    monkeypatch.setattr(os, "fchmod", full)
-    with pytest.raises(ToolError):
-        folder.write("notes.md", b"new", overwrite=True)
-    assert sorted(root.rglob("*")) == before
-    assert (root / "notes.md").read_text().startswith("first")
+    for name in ("fchmod", "fsync", "rename"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, lambda *_, **__: full())
+            with pytest.raises(ToolError):
+                folder.write("notes.md", b"new", overwrite=True)
+        assert sorted(root.rglob("*")) == before
+        assert (root / "notes.md").read_text().startswith("first")
 
 
 @pytest.mark.parametrize("wrong", ["missing", "notes.md", "loop", "a\0b"])

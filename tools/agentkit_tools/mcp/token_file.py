@@ -108,7 +108,7 @@ class TokenFile:
             data = json.loads(self.path.read_bytes())
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise self._unreadable(type(error).__name__) from error
         if not isinstance(data, dict):
             raise self._unreadable("the file contains no object")
@@ -130,7 +130,7 @@ class TokenFile:
     def _write(self, key: str, value: Any) -> None:
         data: dict[str, Any] = {}
         # A file that cannot be read is replaced.
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, RecursionError):
             stored = json.loads(self.path.read_bytes())
             if isinstance(stored, dict):
                 data = stored

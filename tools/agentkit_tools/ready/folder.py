@@ -114,7 +114,11 @@ class Folder:
             # The new file replaces the old file in one step, so that no reader receives a part of it.
             new_name = f".{secrets.token_hex(8)}.part"
             _write(new_name, data, parent, mode=status.st_mode & 0o777)
-            os.rename(new_name, name, src_dir_fd=parent, dst_dir_fd=parent)
+            try:
+                os.rename(new_name, name, src_dir_fd=parent, dst_dir_fd=parent)
+            except BaseException:
+                os.unlink(new_name, dir_fd=parent)
+                raise
 
     def entries(self, path: str, *, deep: bool = False) -> Iterator[Entry]:
         """Yield the entries of a folder, sorted by name; with `deep` also the entries of inner folders (32 levels).
@@ -242,7 +246,7 @@ def _kind(status: os.stat_result) -> str:
 
 
 def _write(name: str, data: bytes, parent: int, *, mode: int | None = None) -> None:
-    """Write a new file; remove it after an error."""
+    """Write a new file; remove it after an error. A file with a mode replaces another file: it is flushed."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE
     file = os.open(name, flags, 0o666 if mode is None else mode, dir_fd=parent)
     try:
@@ -250,6 +254,10 @@ def _write(name: str, data: bytes, parent: int, *, mode: int | None = None) -> N
             if mode is not None:
                 os.fchmod(file, mode)
             out.write(data)
+            if mode is not None:
+                # Without this, a power failure could leave the replaced file empty.
+                out.flush()
+                os.fsync(file)
     except BaseException:
         os.unlink(name, dir_fd=parent)
         raise
