@@ -162,7 +162,7 @@ def _report(
     files: Mapping[str, Path | None],
     options: Mapping[str, Any],
 ) -> None:
-    """Evaluate an agent, print the report, and exit with 1 if a score is below its threshold.
+    """Evaluate an agent, print the report, and exit with 1 if a score is below its threshold or all runs failed.
 
     Args:
         loaded: The agent.
@@ -208,7 +208,10 @@ def _report(
         complain(text)
     for text in below:
         complain(text)
-    if below or problem is not None:
+    all_failed = all(outcome.error for outcome in report.outcomes) and len(report.outcomes) > 0
+    if all_failed:
+        complain("all runs failed, so that the scores have no meaning")
+    if below or problem is not None or all_failed:
         raise typer.Exit(1)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from agentkit.agent.agent import Agent
@@ -13,11 +13,14 @@ from agentkit.models.abilities import model_path
 from agentkit.models.model_names import resolved_model
 from agentkit.models.offline.offline_model import OfflineModel
 from agentkit_prompts.caller_warnings import warn
+from agentkit_prompts.errors import kind_of
 
 
 def named_scores(scores: Sequence[ScoreFunction]) -> dict[str, ScoreFunction]:
     """Return the scores by name."""
     functions: dict[str, ScoreFunction] = {}
+    if isinstance(scores, str) or not isinstance(scores, Iterable):
+        raise EvaluationError(f"scores: expected a list, such as scores=[exact], got {kind_of(scores)}", name="scores")
     for function in scores:
         if not callable(function):
             raise EvaluationError(

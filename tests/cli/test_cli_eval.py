@@ -130,7 +130,7 @@ def test_what_is_wrong_with_several_datasets_is_reported_at_once(run: Run, sums:
         (sums / name / "test.csv").write_text("quest\nx\n")
     done = run("eval", "sums.py")
     assert done.exit_code == 1
-    expected = "dataset zero: dataset: test.question: no row has this column"
+    expected = "dataset zero: rows: test.question: no row has this column"
     assert "dataset few: " in done.stderr and expected in done.stderr
 
 

@@ -51,6 +51,17 @@ def test_scores_are_printed_and_thresholds_decide(run: Run, rows: str, folder: P
     assert again.exit_code == 0 and "2 of 2 outcomes are from out.jsonl" in again.stderr
 
 
+def test_an_evaluation_whose_runs_all_fail_has_exit_code_1(run: Run, rows: str, folder: Path) -> None:
+    with (folder / "clerk.py").open("a") as file:
+        file.write("silent = Agent(ScriptedModel([]), 'x', name='silent')\n")
+        file.write("late = Agent(ScriptedModel(['yes']), 'x', name='late')\n")
+    command = f"{rows} --score exact --concurrency 1"
+    silent = run("eval", *command.replace(":clerk", ":silent").split())
+    assert silent.exit_code == 1 and "row 1: ScriptExhausted" in silent.stderr, silent
+    late = run("eval", *command.replace(":clerk", ":late").split())
+    assert late.exit_code == 0 and "row 2: ScriptExhausted" in late.stderr, late
+
+
 def test_the_text_of_a_failed_score_is_printed_unchanged(run: Run, rows: str, folder: Path) -> None:
     with (folder / "clerk.py").open("a") as file:
         file.write("\ndef slow(row, result):\n    raise TimeoutError('timeout=5 money=3')\n")

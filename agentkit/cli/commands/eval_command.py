@@ -165,7 +165,8 @@ def eval(
 
     Scores are printed to stdout, everything else to stderr. After an interruption, the same command with the same --out
     resumes. A configuration that scores labels requires a model of raw completions: name its chat template, or `base`.
-    The exit code is 1 if an input is invalid, a row of a dataset failed, or a score is below --fail-under.
+    The exit code is 1 if an input is invalid, a row of a dataset failed, all runs of an agent failed, or a score is
+    below --fail-under.
 
     Example: agentkit eval --agent shop.yaml --rows cases.yaml --score exact --fail-under exact=0.9
     Example: agentkit eval gsm8k_gen.py --rows train=train.jsonl --rows test=test.jsonl --model openai:gpt-5-mini

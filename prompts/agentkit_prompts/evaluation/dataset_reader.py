@@ -73,7 +73,7 @@ class DatasetReader:
         if isinstance(dataset, Mapping):
             names = dict.fromkeys((self.train_split, self.test_split))
             missing = unknown_names("", names, dataset, "no such split; add it (--rows SPLIT=FILE)")
-            raise_problems(InContextError, "dataset", missing)
+            raise_problems(InContextError, "rows", missing)
             train, test = dataset[self.train_split], dataset[self.test_split]
         else:
             train = test = dataset
@@ -88,7 +88,7 @@ class DatasetReader:
         """
         problems = _problems_of_split("train", train, self.columns)
         problems += _problems_of_split("test", test, self.input_columns)
-        raise_problems(InContextError, "dataset", problems)
+        raise_problems(InContextError, "rows", problems)
 
     @property
     def columns(self) -> list[str]:

@@ -115,11 +115,8 @@ class Inferencer:
     """`temperature`, `top_p`, `top_k`, `do_sample`."""
 
     def __post_init__(self) -> None:
-        names = (*ASKED, *BUILT)
-        if not isinstance(self.name, str) or self.name not in names:
-            text = (
-                f"unknown inferencer {self.name!r:.80}{nearest(str(self.name), names)}; valid names: {', '.join(ASKED)}"
-            )
+        if not isinstance(self.name, str) or self.name not in (*ASKED, *BUILT):
+            text = f"unknown inferencer {self.name!r:.80}{nearest(str(self.name), ASKED)}"
             raise InContextError(text, name="name", value=brief(self.name))
         problems = self._problems_of_values() + self._problems_of_use() + _generation_problems(self.generation_kwargs)
         raise_problems(InContextError, f"inferencer {self.name}", problems)
