@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from agentkit.models import model_errors
-from agentkit.models.abilities import output_modes_of
+from agentkit.models.abilities import OutputMode, output_modes_of
 from agentkit.models.http.endpoint import model_secrets
 from agentkit.models.model import Delta, Model, OnDelta, Reply, Usage, send_delta
 from agentkit.models.model_errors import ModelError, ScriptExhausted
@@ -35,6 +35,7 @@ _SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)$", re.IGNOR
 _MIN_SECRET = 8
 """Minimum characters of a secret in an environment variable."""
 _REPLY = TypeAdapter(Reply)
+_MODES = TypeAdapter(tuple[OutputMode, ...])
 _DETAILS = ("model", "host", "status", "retry_after", "is_final", "text")
 """Attributes of a `ModelError` that are recorded."""
 
@@ -136,7 +137,7 @@ class ReplayModel:
         self.price = price
         head, *lines = self._read()
         self.name: str = head["model"]
-        self.output_modes = tuple(head.get("output_modes", ("native", "tool", "prompted")))
+        self.output_modes: tuple[OutputMode, ...] = head["output_modes"]
         self._unused = lines
 
     def with_settings(self, settings: ModelSettings) -> ReplayModel:
@@ -206,6 +207,7 @@ class ReplayModel:
                 value=head["recording"],
             )
         head["model"] = str(head["model"])
+        head["output_modes"] = _MODES.validate_python(head.get("output_modes", ("native", "tool", "prompted")))
 
 
 def _check_exchange(row: Any) -> None:

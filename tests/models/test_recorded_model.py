@@ -213,6 +213,8 @@ def test_a_file_cut_at_any_byte_is_read_or_refused_by_name(path: Path) -> None:
         "3",
         '{"recording": "new"}',
         '{"recording": 2, "model": "m"}',
+        '{"recording": 1, "model": "m", "output_modes": 5}',
+        '{"recording": 1, "model": "m", "output_modes": "native"}',
         '{"a": 1}',
         "[" * 5000,
         "\x00",
