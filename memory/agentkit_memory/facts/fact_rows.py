@@ -406,8 +406,8 @@ def _ids(name: str, argument: object) -> list[str]:
     if isinstance(argument, str):
         iterable = [argument]
     if not isinstance(iterable, Iterable) or isinstance(iterable, bytes | Mapping):
-        raise InvalidArgument(f"a fact: expected an id or ids as {name!r}, got {argument!r}", name=name)
+        raise InvalidArgument(f"a fact: expected an id or ids as {name!r}, got {brief(argument)}", name=name)
     ids = list(iterable)
     if not all(isinstance(each, str) for each in ids):
-        raise InvalidArgument(f"a fact: expected text ids as {name!r}, got {ids!r}", name=name)
+        raise InvalidArgument(f"a fact: expected text ids as {name!r}, got {brief(ids)}", name=name)
     return sorted({storable(each) for each in ids})

@@ -18,8 +18,6 @@ _FIRST = 0xF0000
 _COUNT = 0xFFFD
 _LENGTH = 3
 """Number of characters of a stand-in."""
-STAND_IN = chr(_FIRST) * _LENGTH
-"""Pattern of a neutral word."""
 _ID_LENGTH = 9
 """Number of characters of a stand-in for the id of a tool call: some templates require it."""
 _ID = (".id", ".tool_call_id")
