@@ -438,6 +438,16 @@ def test_python_files_of_an_agent_that_import_each_other(
         assert "see the log" not in done.stderr  # it is printed
 
 
+def test_the_variable_of_the_agent_is_a_default(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = run("worker", "gone.py", "--agent", "a.yaml", "--url", "sqlite://")
+    assert both.exit_code == 2 and "expected MODULE, or --agent" in both.stderr
+    monkeypatch.setenv("AGENTKIT_AGENT", "missing.yaml")
+    replaced = run("worker", "gone.py")
+    assert replaced.exit_code == 1 and "gone.py" in replaced.stderr and "missing.yaml" not in replaced.stderr
+    shown = run("inspect", "--no-open")
+    assert shown.exit_code == 1 and "missing.yaml" in shown.stderr
+
+
 async def test_a_worker_does_the_runs_of_agent_files_for_the_tenant_of_each_run(run: Run, folder: Path) -> None:
     assert run("worker").exit_code == run("worker", "--agent", "a.yaml").exit_code == 2
     (folder / "a.yaml").write_text("name: hello\nmodel: offline\nmemory: true\n")
@@ -452,8 +462,9 @@ async def test_a_worker_does_the_runs_of_agent_files_for_the_tenant_of_each_run(
         Runs(url).add(agent)
         handles[tenant] = await agent.start("When do the owls hunt?", user="ada")
         loaded.close()
-    command = [sys.executable, "-c", MAIN, "worker", "--agent", "a.yaml", "--url", url, "--poll", "0.25", "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder)
+    variables = {**os.environ, "AGENTKIT_AGENT": "a.yaml", "AGENTKIT_RUNS_URL": url}
+    command = [sys.executable, "-c", MAIN, "worker", "--poll", "0.25", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder, env=variables)
     try:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["agents"][0][0] == "hello"

@@ -97,10 +97,11 @@ def test_an_exception_among_the_replies_is_raised() -> None:
 
 
 def test_running_out_of_replies_says_so() -> None:
-    model = ScriptedModel(["one"])
-    ask(model)
-    with pytest.raises(ScriptExhausted):
+    replies = iter(["one"])
+    for model in (ScriptedModel(["one"]), ScriptedModel.repeat(lambda _: next(replies))):
         ask(model)
+        with pytest.raises(ScriptExhausted):
+            ask(model)
 
 
 def test_repeat_goes_on_for_ever() -> None:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import typer
 
-from agentkit.cli.agent_option import opened_agent
+from agentkit.cli.agent_option import AgentSources, opened_agent
 from agentkit.cli.options import HOME, TENANT, AsJson, Home, has_memory, memory_with, open_memory, text_session, utf8
 from agentkit.cli.screen import complain, logged, note, put
 from agentkit_prompts.extras import install
@@ -33,10 +33,7 @@ def inspect(
             help="Journal files, files of `agentkit eval --out`, folders of both, and names of conversations.",
         ),
     ] = None,
-    agent: Annotated[
-        list[str] | None,
-        typer.Option("--agent", "-a", metavar="FILE|MODULE:NAME", help="Agent of the runs. Repeatable."),
-    ] = None,
+    agent: AgentSources = None,
     cases: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="File to which Play adds test cases, a line of JSON each."),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentkit.cli.agent_option import loaded_agent
+from agentkit.cli.agent_option import AgentSources, loaded_agent
 from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import complain, logged, note, put
 
@@ -25,14 +25,12 @@ if TYPE_CHECKING:
 
 
 def worker(
+    context: typer.Context,
     module: Annotated[
         str | None,
         typer.Argument(metavar="[MODULE]", help="Module or file with `runs = Runs(...)`; or MODULE:NAME."),
     ] = None,
-    agent: Annotated[
-        list[str] | None,
-        typer.Option("--agent", "-a", metavar="FILE|MODULE:NAME", help="Agent whose runs are executed. Repeatable."),
-    ] = None,
+    agent: AgentSources = None,
     url: Annotated[
         str | None,
         typer.Option(envvar="AGENTKIT_RUNS_URL", metavar="URL", help="Database of the runs of --agent."),
@@ -60,6 +58,9 @@ def worker(
 
     Example: agentkit worker --agent shop.yaml --url postgresql://localhost/runs
     """
+    source = context.get_parameter_source("agent")
+    if module is not None and source is not None and source.name == "ENVIRONMENT":
+        agent = None  # MODULE replaces the agents of the variable
     if (module is None) == (not agent):
         raise typer.BadParameter("expected MODULE, or --agent with --url")
     if agent and url is None:

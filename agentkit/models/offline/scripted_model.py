@@ -149,7 +149,10 @@ class ScriptedModel:
         self.requests.append(composition)
         reply = next(self._replies, None)
         if callable(reply):
-            reply = _ready(reply(composition), self.name)
+            try:
+                reply = _ready(reply(composition), self.name)
+            except StopIteration:  # a function that calls `next` has no replies left
+                reply = None
         if reply is None:
             raise ScriptExhausted(f"no replies left{_reason(composition)}; {_ADVICE}", model=self.name)
         if type(reply) is not Reply:
