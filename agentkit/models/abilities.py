@@ -70,6 +70,13 @@ def text_tokens_of(model: Model) -> TextTokens | None:
     return getattr(model, "text_tokens", None)
 
 
+def requires_clock(model: Model) -> bool:
+    """True if the chat template of a model cannot be rendered without a time."""
+    sender = model_path(model)[-1]
+    writer = getattr(sender, "writer", None) or sender  # an offline model has a model that writes the prompt
+    return getattr(getattr(writer, "chat_template", None), "requires_clock", False)
+
+
 def output_modes_of(model: Model) -> tuple[OutputMode, ...]:
     """Return the output modes of a model, the preferred mode first.
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
 import pytest
 from pydantic import BaseModel
 
-from agentkit import Agent, Layers, Session, tool
+from agentkit import Agent, Journal, Layers, OfflineModel, PromptContext, Session, tool
 from agentkit.prompts import ToolPrompt
-from agentkit.prompts.chat_templates import JinjaChatTemplate
+from agentkit.prompts.chat_templates import ChatTemplateError, JinjaChatTemplate
 from tests.models.raw import raw_model
+from tests.raising import raises
 from tests.servers import ChatServer, completes, in_turn
 
 
@@ -49,6 +54,35 @@ def test_an_agent_runs_with_the_templates_that_know_tools(server: ChatServer, na
     assert agent.run_sync("What is 2 plus 3?", on_event=lambda event: None).output == "It is 5."
     assert "add" in server.to(name)[0].body["prompt"]
     assert "5" in server.to(name)[1].body["prompt"].partition("2 plus 3?")[2]
+
+
+DATED = (
+    "{{ strftime_now('%d %b %Y') }}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+def test_a_run_has_a_time_if_the_chat_template_requires_one(server: ChatServer, tmp_path: Path) -> None:
+    name = server.on("raw-dated", completes("Hi."))
+    template = JinjaChatTemplate(DATED, eos_token="<|end|>")
+    checked = replace(
+        template, source=DATED.replace("{{ strf", "{{ 'no date' if strftime_now is not defined else strf", 1)
+    )
+    before = datetime.now().astimezone()
+    for model in (raw_model(server, name, chat_template=template), OfflineModel(template)):
+        result = Agent(model, "Be brief.").run_sync("Hello", journal=tmp_path / "run.jsonl")
+        now = Journal.read(tmp_path / "run.jsonl").context.now
+        assert now is not None and before <= now == result.journal.context.now
+        (tmp_path / "run.jsonl").unlink()
+    assert server.to(name)[0].body["prompt"].startswith(f"{before:%d %b %Y}")
+    agent = Agent(OfflineModel(template), "Be brief.")
+    assert agent.compose("Hello").context.now is not None
+    fixed = datetime(2031, 3, 2)
+    assert agent.run_sync(PromptContext(user_input="Hello", now=fixed)).journal.context.now == fixed
+    for other in (OfflineModel(checked), OfflineModel(replace(template, now=fixed)), OfflineModel()):
+        assert Agent(other, "Be brief.").run_sync("Hello").journal.context.now is None
+    with raises(ChatTemplateError, name="strftime_now", suggestion=None):
+        OfflineModel(template, template_kwargs={"strftime_now": "2031"})
 
 
 SPACED = JinjaChatTemplate(

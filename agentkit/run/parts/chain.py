@@ -12,7 +12,7 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.ground.short_errors import short_errors
 from agentkit.ground.sync_driver import run_blocking
 from agentkit.ground.unknown_options import ELSEWHERE, refusing_unknown
-from agentkit.models.abilities import fitted, text_tokens_of
+from agentkit.models.abilities import fitted, requires_clock, text_tokens_of
 from agentkit.models.model import MODEL_EXPECTED, Model
 from agentkit.output.answer import AnswerReader
 from agentkit_prompts.composition.compose import RenderCache, compose
@@ -74,6 +74,7 @@ class Chain(Generic[Output]):
     __slots__ = (
         "_declares_tools",
         "_fenced",
+        "_requires_clock",
         "_requires_kwargs",
         "answer",
         "budget",
@@ -171,6 +172,7 @@ class Chain(Generic[Output]):
         self._fenced: bool | None = None
         self._requires_kwargs: bool | None = None
         self._declares_tools: bool | None = None
+        self._requires_clock: bool | None = None
 
     @property
     def output_schema(self) -> JsonSchema | None:
@@ -183,6 +185,13 @@ class Chain(Generic[Output]):
         if self._fenced is None:
             self._fenced = any(prompt.fence for _, prompt in self.layers.walk())
         return self._fenced
+
+    @property
+    def requires_clock(self) -> bool:
+        """True if the chat template of the model cannot be rendered without the time of the run."""
+        if self._requires_clock is None:
+            self._requires_clock = requires_clock(self.model)
+        return self._requires_clock
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:

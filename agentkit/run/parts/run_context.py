@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from agentkit.errors import AgentDefinitionError
@@ -70,6 +71,9 @@ def run_context(
         ctx = _with_stored_kwargs(ctx, stored_kwargs)
     if chain.fenced:
         ctx = with_key(ctx, chain, session, run_id)
+    if ctx.now is None and chain.requires_clock:
+        # The journal stores the time, so that a resumed run sends the same prompt.
+        ctx = ctx.evolve(now=datetime.now().astimezone())
     return ctx
 
 

@@ -16,6 +16,7 @@ from agentkit_prompts.chat_templates.chat_turns import plain_turns
 from agentkit_prompts.chat_templates.dropped_content import WORD, Conversation
 from agentkit_prompts.chat_templates.generation import KnownSpans, Spans, has_generation, marked_spans, reply_spans
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, is_at_line_start
+from agentkit_prompts.chat_templates.jinja.clock import CLOCK, clock_of, requires_clock
 from agentkit_prompts.chat_templates.jinja.diagnose import Finding, diagnose, read_names, unreadable_calls
 from agentkit_prompts.chat_templates.jinja.environment import ChatContext, compiled
 from agentkit_prompts.chat_templates.jinja.failure_reasons import reason_of
@@ -32,13 +33,11 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import ChatTemplateError, Problems
 from agentkit_prompts.names import nearest, reject_unknown_fields
 from agentkit_prompts.templates.isolated_process import IsolatedProcess, read_text, read_texts
-from agentkit_prompts.templates.sandbox.guards import check_strftime
 from agentkit_prompts.templates.sandbox.meter import CHAT_LIMITS, Limits, Meter, SharedLimits, join_output
 
 R = TypeVar("R")
 _WORKER = "agentkit_prompts.chat_templates.jinja.isolated_worker"
 _WITH_TOOLS = "tool_use"
-_CLOCK = "strftime_now"
 _MAX_PROBE_CHARS = 100_000
 """Maximum characters of a rendered small conversation, which is searched for markers."""
 
@@ -185,7 +184,7 @@ class JinjaChatTemplate:
             return self.run(source, changed.messages, changed.tools, prompt, variables, shared=shared)
 
         # The time and the words of documents do not affect the parts that a template leaves out.
-        options = {**variables, "documents": bool(variables["documents"]), _CLOCK: None}
+        options = {**variables, "documents": bool(variables["documents"]), CLOCK: None}
         lost = self._probe(source).content_check.lost(conversation, text, render_again, (prompt, options))
         if lost:
             raise self._incomplete(lost)
@@ -228,9 +227,14 @@ class JinjaChatTemplate:
             known_spans,
         )
 
+    @property
+    def requires_clock(self) -> bool:
+        """True if the template prints the date and has no fixed date: rendering without a time is an error."""
+        return self.now is None and any(map(requires_clock, (self.source, *self.named.values())))
+
     def with_now(self, now: datetime) -> JinjaChatTemplate:
         """Return the template with this `now`; the same object if it has a `now` or prints no date."""
-        if self.now is not None or not any(_CLOCK in source for source in (self.source, *self.named.values())):
+        if self.now is not None or not any(CLOCK in source for source in (self.source, *self.named.values())):
             return self
         template = replace(self, now=now)
         # The results of probes are valid for any date.
@@ -263,7 +267,7 @@ class JinjaChatTemplate:
         names: set[str] = set()
         for source in (self.source, *self.named.values()):
             names.update(self._ask("names", read_texts, source) if self.isolated else read_names(source))
-        return frozenset(names)
+        return frozenset(names - {CLOCK})
 
     def diagnose(self) -> list[Finding]:
         """Return findings about the template from the texts of small conversations."""
@@ -286,16 +290,9 @@ class JinjaChatTemplate:
     @property
     def clock(self) -> dict[str, Callable[[str], str]]:
         """The function that formats the time, under its name in templates; empty without a `now`."""
-        now = self.now
-        if now is None:
+        if self.now is None:
             return {}
-
-        def strftime_now(format: str) -> str:
-            if self.limits is not None:
-                check_strftime(format, any_directive=True)
-            return now.strftime(format)
-
-        return {_CLOCK: strftime_now}
+        return {CLOCK: clock_of(self.now, is_limited=self.limits is not None)}
 
     def _variables_of(self, documents: object, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the variables of one rendering."""
@@ -409,7 +406,7 @@ class JinjaChatTemplate:
         limits: Limits | None,
     ) -> str:
         """Run a template in its process."""
-        data = {name: value for name, value in variables.items() if name != _CLOCK}
+        data = {name: value for name, value in variables.items() if name != CLOCK}
         return self._ask(
             "render",
             read_text,

@@ -10,12 +10,13 @@ from typing import Any
 from jinja2 import meta
 
 from agentkit_prompts.chat_templates.generation import has_generation
+from agentkit_prompts.chat_templates.jinja.clock import CLOCK
 from agentkit_prompts.chat_templates.jinja.environment import compiled
 from agentkit_prompts.chat_templates.jinja.probe import CALL, NAME, TOOL, WORD, Probe, conversation_of
 from agentkit_prompts.errors import ChatTemplateError
 
 _REQUEST = {"messages", "tools", "add_generation_prompt"}
-_GIVEN = {"documents", "bos_token", "eos_token", "strftime_now"}
+_GIVEN = {"documents", "bos_token", "eos_token"}
 _ANSWERED = "000000000"
 
 
@@ -76,7 +77,7 @@ def diagnose(source: str, names: Set[str], probe: Probe, with_tools: Probe | Non
 
 def unreadable_calls(format: str | None) -> Finding:
     """Return the finding about a template whose tool calls cannot be read."""
-    reader = "in no known format" if format is None else f"in the format {format!r}"
+    reader = "in any known format" if format is None else f"in the format {format!r}"
     why = f"a tool call that the template renders cannot be read {reader}: pass tool_call_format="
     return Finding("unreadable_tool_calls", why)
 
@@ -114,8 +115,9 @@ def _rest(source: str, names: Set[str], probe: Probe) -> Iterator[Finding]:
     if not has_generation(source):
         why = "no {% generation %} blocks: loss spans are computed from the text around replies"
         yield Finding("no_generation_blocks", why)
-    if "strftime_now" in names:
-        yield Finding("reads_clock", "it prints today's date: pass now=, or it prints its fixed date")
+    if CLOCK in source:
+        why = "it prints the date of now= or of the run, or its fixed date if it has one"
+        yield Finding("reads_clock", why)
     if more := sorted(names - _GIVEN):
         yield Finding("reads_variables", f"render accepts, for this template: {', '.join(more)}")
 

@@ -9,7 +9,7 @@ from agentkit_prompts.chat_templates.jinja.environment import Refusal
 from agentkit_prompts.templates.sandbox.operation_errors import TemplateOperationError, message_of
 
 _HINTS = {
-    "strftime_now": "the template prints today's date: pass now=, or compose with a context that has a `now`",
+    "strftime_now": "the template prints the date: compose with PromptContext(..., now=), or pass now= to the template",
     "bos_token": "pass bos_token=, or load the template from tokenizer_config.json",
     "eos_token": "pass eos_token=, or load the template from tokenizer_config.json",
 }
