@@ -33,8 +33,10 @@ from agentkit.model_evaluation.evaluation_result import EvaluationProgress
 from agentkit.model_evaluation.evaluation_run import first_error
 from agentkit.model_evaluation.progress_bar import OnProgress, progress_listener
 from agentkit.model_evaluation.request_pace import RequestPace
-from agentkit.models.model import NO_USAGE, Usage
+from agentkit.models.model import NO_USAGE, Model, Usage
 from agentkit.models.model_errors import ModelError
+from agentkit.models.model_names import resolved_model
+from agentkit.models.prices import check_prices
 from agentkit.run.engine.run_options import RUN, RunOptions, check_options
 from agentkit.run.engine.run_result import RunResult
 from agentkit.runs.run_errors import DatabaseUnavailable
@@ -119,6 +121,8 @@ async def evaluate(
             raise EvaluationError(f"{name}: expected a whole number of 1 or more, got {value!r:.40}", name=name)
     if money is not None and not (isinstance(money, int | float) and 0 < money < math.inf):
         raise EvaluationError(f"money: expected US dollars above 0, or None, got {money!r:.40}", name="money")
+    if money is not None:
+        check_prices(EvaluationError, f"money={money:g}", _models(agent, functions, simulated_user, options))
     if simulated_user is not None and not callable(simulated_user):
         raise EvaluationError(
             f"simulated_user: expected a ModelUser, a ScriptedUser or a function, got {simulated_user!r:.60}",
@@ -403,6 +407,18 @@ class _Evaluation:
 
 def _request_key(key: tuple[int, int]) -> str:
     return f"{key[0] + 1}-{key[1] + 1}"
+
+
+def _models(
+    agent: Agent[Any, Any], scores: Mapping[str, ScoreFunction], user: SimulatedUser | None, options: Mapping[str, Any]
+) -> Iterator[Model]:
+    """Yield the models of an evaluation: of its runs, its judges and its simulated user."""
+    yield resolved_model(options.get("model", agent.chain.model))
+    for score in scores.values():
+        if isinstance(score, Judge):
+            yield score.agent.chain.model
+    if isinstance(user, ModelUser):
+        yield user.agent.chain.model
 
 
 def _check_price(*usages: Usage) -> None:

@@ -24,6 +24,7 @@ from agentkit.improve.reflection import Reflection
 from agentkit.improve.source_files import SourceFiles
 from agentkit.improve.text_parts import agent_of, chosen_parts, with_texts
 from agentkit.models.model import Model
+from agentkit.models.prices import check_prices
 
 
 async def optimise(
@@ -68,6 +69,10 @@ async def optimise(
     train, compared = _split(original, rows, held_out)
     files = SourceFiles(agent, chosen)
     reflection = Reflection(model if model is not None else original.chain.model)
+    if limits.money is not None:
+        check_prices(
+            ImproveError, f"budget.money={limits.money:g}", (original.chain.model, reflection.agent.chain.model)
+        )
     calls = _LoopCalls()
     search = PromptSearch(original, chosen, train, scores, reflection, limits, calls, options)
     try:

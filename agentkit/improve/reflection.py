@@ -56,6 +56,7 @@ class Reflection:
         model: The model.
 
     Attributes:
+        agent: The agent that proposes texts.
         usage: Usage of all calls.
         calls: Number of model calls.
     """
@@ -73,7 +74,7 @@ class Reflection:
                 AdditionalInfoPrompt(Template(_REFUSAL, params_schema=schema), fence=True),
             ],
         )
-        self._agent: Agent[Any, str] = Agent(model, layers=layers, name="reflection")
+        self.agent: Agent[Any, str] = Agent(model, layers=layers, name="reflection")
         self.usage = Usage()
         self.calls = 0
 
@@ -96,7 +97,7 @@ class Reflection:
         }
         if refused is not None:
             kwargs |= {"refusal": refused.problem, "refused": refused.text}
-        result = await self._agent.run(UserInput("", additional_kwargs=kwargs))
+        result = await self.agent.run(UserInput("", additional_kwargs=kwargs))
         self.usage += result.usage
         self.calls += result.steps
         proposed = _without_code_fence(result.output)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib import import_module
@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
-from agentkit.errors import AgentDefinitionError, UnknownOption
+from agentkit.errors import AgentDefinitionError, AgentError, UnknownOption
 from agentkit.models.model import Model, Usage
 from agentkit.models.providers import provider_at
 from agentkit_prompts.options import CountOrZero, options
@@ -50,6 +50,26 @@ class Price:
             cached_tokens = min(usage.cached_tokens, usage.input_tokens)
         fresh = usage.input_tokens - cached_tokens
         return (fresh * self.input + cached_tokens * (self.cached or 0) + usage.output_tokens * self.output) / _MILLION
+
+
+def price_problem(model: Model) -> str:
+    """Return the text of the problem that the price of a model is unknown, with a remedy."""
+    return (
+        f"the price of the model {model.name!r} is unknown: pass the price in US dollars per million tokens, such as "
+        f"{type(model).__name__}(..., price=Price(input=0.25, output=2.0, cached=0.025)); a custom class needs an "
+        "attribute `price`"
+    )
+
+
+def check_prices(error: type[AgentError], place: str, models: Iterable[Model]) -> None:
+    """Check that the prices of models are known, before a limit on money applies to them.
+
+    Raises:
+        AgentError: Of the class `error`: prices are unknown. The error lists all these models.
+    """
+    problems = {model.name: price_problem(model) for model in models if price_of(model) is None}
+    if problems:
+        raise error(f"{place}: {'; '.join(problems.values())}", name="money")
 
 
 def price_of(model: Model) -> Price | None:

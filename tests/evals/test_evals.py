@@ -438,9 +438,11 @@ def test_no_run_starts_after_the_money_is_spent(tmp_path: Path) -> None:
     assert len(caught.value.report.outcomes) == 3
     report = evaluate_sync(agent, rows, [exact], money=10, out=tmp_path / "out.jsonl")
     assert report.reused == 3 and report.usage.money == pytest.approx(5)
-    unpriced = Agent(ScriptedModel.repeat(reply), "x")
-    with raises(EvaluationError, name="money"):
-        evaluate_sync(unpriced, rows, [exact], money=1)
+    unpriced = ScriptedModel.repeat(reply)
+    for tried, options in ((Agent(unpriced, "x"), {}), (agent, {"model": unpriced})):
+        with raises(EvaluationError, name="money"):
+            evaluate_sync(tried, rows, [exact], money=1, **options)
+    assert not unpriced.requests
 
 
 def reported(values: dict[str, list[float]], name: str = "right") -> EvaluationReport:

@@ -13,6 +13,7 @@ from agentkit.evals import (
     EvaluationError,
     EvaluationStopped,
     JudgeError,
+    ModelUser,
     ScoresFailed,
     evaluate_sync,
     exact,
@@ -216,15 +217,18 @@ def test_a_verdict_that_was_given_before_a_kill_is_not_asked_for_again(tmp_path:
 
 
 def test_the_limit_of_money_includes_the_judge() -> None:
-    agent = Agent(ScriptedModel.repeat("ok"), "x")
+    agent = Agent(ScriptedModel.repeat("ok", price=PRICE), "x")
     verdict = replied('{"reason": "a", "passed": true}', 1_000_000)
     score = judge(ScriptedModel.repeat(verdict, price=PRICE), "Be polite.")
     with raises(EvaluationStopped, name="money") as caught:
         evaluate_sync(agent, [{"input": "Hi"}] * 5, [score], money=1.5, concurrency=1)
     assert len(caught.value.report.outcomes) == 2
-    unpriced = judge(ScriptedModel.repeat(verdict), "Be polite.")
+    unpriced = ScriptedModel.repeat(verdict)
     with raises(EvaluationError, name="money"):
-        evaluate_sync(agent, [{"input": "Hi"}], [unpriced], money=1)
+        evaluate_sync(agent, [{"input": "Hi"}], [judge(unpriced, "Be polite.")], money=1)
+    with raises(EvaluationError, name="money"):
+        evaluate_sync(agent, [{"input": "Hi"}], [score], money=1, simulated_user=ModelUser(unpriced, "Ask."))
+    assert not unpriced.requests
 
 
 def test_invalid_arguments_of_a_judge_are_refused() -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from agentkit.errors import AgentDefinitionError, LimitExceeded
 from agentkit.models.model import Model, Reply, Usage
-from agentkit.models.prices import Price, price_of
+from agentkit.models.prices import Price, price_of, price_problem
 from agentkit.run.parts.limits import Limits
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import ToolCall
@@ -70,7 +70,8 @@ class Spending:
         if price is None and self._is_limited:
             for run in (self, *self._outer):
                 if run._limits.money is not None:
-                    raise AgentDefinitionError(_price_problem(model, run._limits.money), name="price", value=model.name)
+                    problem = f"limits: money={run._limits.money:g}, but {price_problem(model)}"
+                    raise AgentDefinitionError(problem, name="price", value=model.name)
         return price
 
     def reserve(self, composition: Composition, price: Price | None) -> Reserved:
@@ -179,12 +180,3 @@ class Spending:
         if not usages:
             return None
         return sum(usages, Usage())
-
-
-def _price_problem(model: Model, allowed: float) -> str:
-    kind = type(model).__name__
-    return (
-        f"limits: money={allowed:g}, but the price of the model {model.name!r} is unknown: pass the price in US "
-        f"dollars per million tokens, such as {kind}(..., price=Price(input=0.25, output=2.0, cached=0.025)); a "
-        "custom class needs an attribute `price`"
-    )
