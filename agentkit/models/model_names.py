@@ -267,7 +267,7 @@ def _shown(name: str) -> str:
     start = f"{scheme[-40:]}//..."
     _, separator, served = rest.rpartition("#")
     # Without a model, a password can contain the last `#`.
-    if not separator or "@" in served:
+    if scheme.lower() not in ("http:", "https:") or not separator or "@" in served:
         return start
     return f"{start}#{served}"
 

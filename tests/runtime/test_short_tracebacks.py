@@ -6,6 +6,7 @@ import asyncio
 import socket
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from agentkit import Agent, Chain, CompletionModel, Limits, OpenAIModel, PromptContext, ScriptedModel, ToolCall, tool
 from agentkit.errors import AgentDefinitionError
 from agentkit.models import ModelError
-from agentkit.server import Server
+from agentkit.server import Access, Server, add_token
 from agentkit.server.serving import uvicorn_server
 
 REFUSED = "http://127.0.0.1:9/v1"
@@ -90,8 +91,10 @@ def test_frames_of_the_user_and_bugs_keep_their_tracebacks() -> None:
     assert "run_loop" in {name for _, name in _frames(bug.value)}
 
 
-def test_a_server_refuses_an_address_on_which_it_cannot_listen() -> None:
-    server = Server([Agent(ScriptedModel([]), name="desk")])
+def test_a_server_refuses_an_address_on_which_it_cannot_listen(tmp_path: Path) -> None:
+    add_token(tmp_path / "access.yaml", "ada", "shop")
+    agent = Agent(ScriptedModel([]), name="desk")
+    server, guarded = Server([agent]), Server([agent], access=Access(tmp_path / "access.yaml"))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         used = listener.getsockname()[1]
         for host, port in (
@@ -101,7 +104,7 @@ def test_a_server_refuses_an_address_on_which_it_cannot_listen() -> None:
             ("localhost", -1),
         ):
             with pytest.raises(AgentDefinitionError) as caught:
-                uvicorn_server(server, host=host, port=port)
+                uvicorn_server(guarded, host=host, port=port)
             assert (caught.value.name, caught.value.value) == ("port", port)
     uvicorn_server(server, port=used)
     uvicorn_server(server, port=0)

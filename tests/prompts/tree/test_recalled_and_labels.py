@@ -71,7 +71,7 @@ def test_what_is_wrong_is_named_with_its_place() -> None:
     with pytest.raises(ContextError) as caught:
         PromptContext(user_input="x", recalled=given)
     problems = dict(caught.value.problems)
-    assert problems["recalled[0].role"] == "expected 'user' or 'assistant'"
+    assert problems["recalled[0].role"] == "expected 'user' or 'assistant', got 'system'"
     assert {"recalled[1].text", "recalled[1].when", "recalled[2].text", "recalled[3]"} <= problems.keys()
 
 
