@@ -121,8 +121,6 @@ async def evaluate(
             raise EvaluationError(f"{name}: expected a whole number of 1 or more, got {value!r:.40}", name=name)
     if money is not None and not (isinstance(money, int | float) and 0 < money < math.inf):
         raise EvaluationError(f"money: expected US dollars above 0, or None, got {money!r:.40}", name="money")
-    if money is not None:
-        check_prices(EvaluationError, f"money={money:g}", _models(agent, functions, simulated_user, options))
     if simulated_user is not None and not callable(simulated_user):
         raise EvaluationError(
             f"simulated_user: expected a ModelUser, a ScriptedUser or a function, got {simulated_user!r:.60}",
@@ -141,6 +139,8 @@ async def evaluate(
     if batch:
         problems = batch_problems(valid_rows, simulated_user, rate, money, out)
         batches, run_options["limits"] = checked_batches(agent, options, problems)
+    if money is not None:
+        check_prices(EvaluationError, f"money={money:g}", _models(agent, functions, simulated_user, options))
     warn_of_doubts(functions, agent, options)
     try:
         pace = RequestPace(rate)
