@@ -52,7 +52,7 @@ text = lambda maximum: " ".join(random.choices(words, k=random.randint(8, maximu
 memory = Memory(folder / "home").within(Scope("local"))
 store = RunStore(folder / "runs.db")
 agent = Agent(ScriptedModel.repeat(lambda sent: text(200)), "You are brief.", name="a", memory=memory)
-session = memory.session("long")
+session = memory.within(Scope("local", session="long")).session("long")  # a session of a request without a user
 for at in range(turns):
     question, run_id = text(40), random.randbytes(16).hex()
     done = agent.run_sync(question, session=session, run_id=run_id)
