@@ -76,7 +76,19 @@ PART_SECONDS, ALL_SECONDS = 420, 1750
 """Seconds after which a part, or the rest of the parts, is not measured."""
 MAXIMUM_WORDS = 2_500
 """Maximum of a page, by `tests/house/test_pages.py`."""
-LEAST = ("icl", "inspector", "chat_templates", "code_mode", "durable_queue", "memory", "evaluations", "tools")
+LEAST = (
+    "icl",
+    "inspector",
+    "chat_templates",
+    "code_mode",
+    "durable_queue",
+    "memory",
+    "evaluations",
+    "tools",
+    "inspector_size",
+    "import_time",
+    "server",
+)
 """Parts whose tables are left out first if the page is too long; their losses remain."""
 HOW = """
 A figure is the median CPU time of the process. "x2" is twice the limit: the same work written by hand, or another
@@ -237,7 +249,7 @@ def _verdict(number: int) -> str:
     """Return a sentence about the number of losses that take a hundredth of a model call or more."""
     if number == 0:
         return "Each takes less than 1% of a model call of one second, happens once per process, or is a size."
-    return f"{number} of them take 1% of a model call of one second, or more."
+    return f"Rows that take 1% of a model call of one second, or more: {number}."
 
 
 def measurement_lines(parts: Mapping[str, Any]) -> Iterator[str]:
