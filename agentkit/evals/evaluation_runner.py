@@ -119,8 +119,6 @@ async def evaluate(
     for name, value in (("repeats", repeats), ("concurrency", concurrency)):
         if type(value) is not int or value < 1:
             raise EvaluationError(f"{name}: expected a whole number of 1 or more, got {value!r:.40}", name=name)
-    if money is not None and not (isinstance(money, int | float) and 0 < money < math.inf):
-        raise EvaluationError(f"money: expected US dollars above 0, or None, got {money!r:.40}", name="money")
     if simulated_user is not None and not callable(simulated_user):
         raise EvaluationError(
             f"simulated_user: expected a ModelUser, a ScriptedUser or a function, got {simulated_user!r:.60}",
@@ -140,7 +138,7 @@ async def evaluate(
         problems = batch_problems(valid_rows, simulated_user, rate, money, out)
         batches, run_options["limits"] = checked_batches(agent, options, problems)
     if money is not None:
-        check_prices(EvaluationError, f"money={money:g}", _models(agent, functions, simulated_user, options))
+        _check_limit(money, _models(agent, functions, simulated_user, options))
     warn_of_doubts(functions, agent, options)
     try:
         pace = RequestPace(rate)
@@ -407,6 +405,13 @@ class _Evaluation:
 
 def _request_key(key: tuple[int, int]) -> str:
     return f"{key[0] + 1}-{key[1] + 1}"
+
+
+def _check_limit(money: float, models: Iterator[Model]) -> None:
+    """Refuse a limit that is no sum of money, or that cannot be checked."""
+    if not (isinstance(money, int | float) and 0 < money < math.inf):
+        raise EvaluationError(f"money: expected US dollars above 0, or None, got {money!r:.40}", name="money")
+    check_prices(EvaluationError, f"money={money:g}", models)
 
 
 def _models(
