@@ -185,7 +185,6 @@ def _report(
             report = evaluate_sync(loaded.agent, rows, scores, progress=show, **options)
         except (ScoresFailed, EvaluationStopped) as error:
             problem, report = error, error.report
-    below = report.below(thresholds, before)
     if files["junit"] is not None:
         files["junit"].write_text(report.junit(thresholds, before), "utf-8")
     if files["markdown"] is not None:
@@ -200,19 +199,24 @@ def _report(
         complain(f"row {outcome.row.id}: {outcome.error:.300}")
     if report.reused:
         note(f"{report.reused} of {len(report.outcomes)} outcomes are from {options['out']}")
-    if problem is not None:
-        text = str(problem)
-        if isinstance(problem, EvaluationStopped):
-            # Its text names arguments of `evaluate`; the text of a failed score is from the score.
-            text = text.replace("out=", "--out").replace("money=", "--money")
+    problems = [*_error_texts(problem), *report.below(thresholds, before)]
+    if report.outcomes and len(report.failures) == len(report.outcomes):
+        problems.append("all runs failed, so that the scores have no meaning")
+    for text in problems:
         complain(text)
-    for text in below:
-        complain(text)
-    all_failed = all(outcome.error for outcome in report.outcomes) and len(report.outcomes) > 0
-    if all_failed:
-        complain("all runs failed, so that the scores have no meaning")
-    if below or problem is not None or all_failed:
+    if problems:
         raise typer.Exit(1)
+
+
+def _error_texts(error: Exception | None) -> list[str]:
+    """Return the text of the error that ended an evaluation, in the words of the command line."""
+    if error is None:
+        return []
+    text = str(error)
+    if isinstance(error, EvaluationStopped):
+        # Its text names arguments of `evaluate`; the text of a failed score is from the score.
+        text = text.replace("out=", "--out").replace("money=", "--money")
+    return [text]
 
 
 def _comparison(report: EvaluationReport, before: EvaluationReport, file: Path | None) -> str:
