@@ -91,6 +91,36 @@ def test_a_composition_lists_each_source_once_with_its_layer_and_origin() -> Non
     ]
 
 
+SHOWN: dict[str, list[tuple[str, str]]] = {
+    "{{ additional_kwargs['user_input[0]'] }}": [("kwarg", "additional_kwargs['user_input[0]']")],
+    "{{ additional_kwargs.page.documents[0] }}": [("kwarg", "additional_kwargs.page")],
+    "{{ user_input.additional_kwargs.root }}": [("kwarg", "additional_kwargs.root")],
+    "{{ documents[0].metadata.tools[0] }}": [("document", "documents[0]")],
+    "{{ documents[0].text ~ summary }}": [("document", "documents"), ("summary", "summary")],
+    "{{ conversation[0].text }}": [("user", "conversation[0]")],
+    "{{ conversation[-1].text }}": [("user", "conversation[0]"), ("assistant", "conversation[1]")],
+}
+
+
+def test_the_sources_of_a_template_are_the_values_that_it_reads() -> None:
+    kwargs = {"user_input[0]": "a", "page": {"documents": ["b"]}, "root": "/"}
+    ctx = PromptContext(
+        user_input=UserInput("", kwargs),
+        conversation=[Message("user", "a"), Message("assistant", "b")],
+        documents=[Document("d", metadata={"tools": ["t"]})],
+        tools=[ToolSpec("look")],
+        summary="short",
+    )
+    shown = {
+        text: [
+            (source.kind, source.pointer)
+            for source in compose(Layers([TextPrompt(text)], conversation=False), ctx).untrusted
+        ]
+        for text in SHOWN
+    }
+    assert shown == SHOWN
+
+
 def test_an_approval_can_depend_on_what_the_model_has_read() -> None:
     agent = Agent(ScriptedModel([PAY, "Done.", READ, PAY, "Done."]), tools=[read_page, pay])
     session = Session("s")

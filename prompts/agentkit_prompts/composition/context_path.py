@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
+from itertools import starmap
 from typing import Any, Final, NamedTuple
 
 from agentkit_prompts.names import nearest, similar
@@ -14,7 +15,8 @@ KWARGS = "additional_kwargs"
 ABSENT: Final = object()
 """The result for a path without a value; None is a value."""
 _NAME = r"[^\W\d]\w*"
-_STEP = rf"""\.({_NAME})|\[(\d+)\]|\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]"""
+_ESCAPE = r"\\[\\'\"nrtxuU]"
+_STEP = rf"""\.({_NAME})|\[(\d+)\]|\[('(?:[^'\\]|{_ESCAPE})*'|"(?:[^"\\]|{_ESCAPE})*")\]"""
 _NEXT_STEP = re.compile(_STEP)
 _PATH = re.compile(rf"({_NAME})((?:{_STEP})*)")
 
@@ -63,14 +65,33 @@ def parse_path(text: str) -> ContextPath | None:
     if match is None:
         return None
     steps: list[str | int] = [match[1]]
-    for name, index, key in _NEXT_STEP.findall(match[2]):
-        if index:
-            steps.append(int(index))
-        else:
-            steps.append(name or ast.literal_eval(key))
+    try:
+        steps += starmap(_step, _NEXT_STEP.findall(match[2]))
+    # For example, an index has too many digits for Python, or an escape is incomplete.
+    except (ValueError, SyntaxError):
+        return None
     if steps[:2] == ["user_input", KWARGS]:
         del steps[0]
     return ContextPath(steps)
+
+
+def _step(name: str, index: str, key: str) -> str | int:
+    """Return the step that a match of `_NEXT_STEP` spells."""
+    if name:
+        return name
+    if index:
+        return int(index)
+    text: str = ast.literal_eval(key)
+    return text
+
+
+def paths_of(pointer: str) -> list[ContextPath]:
+    """Return the paths of the context values that text with a pointer shows; see `Segment.pointer`."""
+    paths = [parse_path(pointer)]
+    # The pointer of an expression lists the paths that it reads.
+    if paths == [None]:
+        paths = [parse_path(path) for path in pointer.split(", ")]
+    return [path for path in paths if path is not None]
 
 
 def _inner(value: Any, step: str | int) -> Any:

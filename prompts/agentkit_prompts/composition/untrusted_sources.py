@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from agentkit_prompts.composition.context_path import KWARGS, ContextPath, paths_of
 from agentkit_prompts.context.items import Document, RecalledMessage
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext
@@ -41,9 +42,9 @@ _KINDS: Mapping[str, SourceKind] = {
     "tools": "tool_description",
 }
 """Kinds of the values of a context, by the first name of their pointers."""
-_HISTORIES = ("conversation", "intermediate")
+_SHOWN = frozenset({*_KINDS, "conversation", "intermediate", KWARGS})
+"""First names of the paths of untrusted values; other values are trusted or part of a prompt."""
 _LAYER = re.compile(r"\w+(?:\[\d+\])?")
-_ITEM = re.compile(rf"\b({'|'.join((*_KINDS, *_HISTORIES, 'additional_kwargs'))})\b(?:\[(\d+)\])?(\.\w+)?")
 
 
 class UntrustedSource(NamedTuple):
@@ -70,9 +71,9 @@ def untrusted_sources(composition: CallContent) -> tuple[UntrustedSource, ...]:
     sources = (
         *_from_tools(composition),
         *_from_segments(composition.system.segments(), context),
-        *_from_messages(composition, "conversation"),
+        *_from_messages(composition.placed("conversation"), "conversation", "conversation"),
         *_from_segments(composition.user.segments(), context),
-        *_from_messages(composition, "intermediate"),
+        *_from_messages(composition.placed("intermediate"), "intermediate", "intermediate"),
         *_from_segments(composition.closing.segments(), context),
     )
     return tuple(dict.fromkeys(sources))
@@ -86,13 +87,12 @@ def _from_tools(composition: CallContent) -> Iterator[UntrustedSource]:
             yield UntrustedSource("tool_description", "tools", f"tools[{number}]", tool.name)
 
 
-def _from_messages(
-    composition: CallContent, history: Literal["conversation", "intermediate"]
-) -> Iterator[UntrustedSource]:
+def _from_messages(messages: Iterable[tuple[Message, int]], layer: str, history: str) -> Iterator[UntrustedSource]:
+    """Yield the sources of messages, each with its index in a history of the context."""
     names: dict[str, str] = {}
-    for message, number in composition.placed(history):
+    for message, number in messages:
         names.update({call.id: call.name for call in message.tool_calls})
-        yield _of_message(message, history, f"{history}[{number}]", names)
+        yield _of_message(message, layer, f"{history}[{number}]", names)
 
 
 def _of_message(message: Message, layer: str, pointer: str, names: Mapping[str, str]) -> UntrustedSource:
@@ -113,27 +113,29 @@ def _from_segments(segments: Sequence[Segment], context: PromptContext) -> Itera
         if match is not None:
             layer = match[0]
         # The text of one segment can be computed from several values of the context.
-        items = [*_ITEM.finditer(segment.pointer)]
-        if not items:
+        paths = [path for path in paths_of(segment.pointer) if path.root in _SHOWN]
+        if not paths:
             yield UntrustedSource("prompt", layer, segment.pointer)
-        for item in items:
-            if item[1] == "additional_kwargs":
-                yield UntrustedSource("kwarg", layer, item[0])
-            else:
-                yield _of_value(item[1], item[2], layer, context)
+        for path in paths:
+            yield from _from_value(path, layer, context)
 
 
-def _of_value(name: str, number: str | None, layer: str, context: PromptContext) -> UntrustedSource:
-    """Return the source of a value of the context: a field, or the item of a field with a number."""
-    if number is None:
-        return UntrustedSource(_KINDS.get(name, "prompt"), layer, name)
-    pointer, items = f"{name}[{number}]", getattr(context, name)
-    item: Any = None
-    if int(number) < len(items):
-        item = items[int(number)]
-    if isinstance(item, Message):
-        return _of_message(item, layer, pointer, {})
-    return UntrustedSource(_KINDS.get(name, "prompt"), layer, pointer, _origin(item))
+def _from_value(path: ContextPath, layer: str, context: PromptContext) -> Iterator[UntrustedSource]:
+    """Yield the source of a value of the context: a kwarg, a field, or an item of a field; for a whole history, the
+    sources of its messages.
+    """
+    pointer, item = str(path.upto(2)), path.upto(2).value(context.view)
+    if path.root == KWARGS:
+        yield UntrustedSource("kwarg", layer, pointer)
+    elif isinstance(item, Message):
+        yield _of_message(item, layer, pointer, {})
+    elif path.root == "conversation" or path.root == "intermediate":
+        messages = [(message, number) for number, message in enumerate(getattr(context, path.root))]
+        yield from _from_messages(messages, layer, path.root)
+    elif len(path) > 1 and isinstance(path[1], int):
+        yield UntrustedSource(_KINDS[path.root], layer, pointer, _origin(item))
+    else:
+        yield UntrustedSource(_KINDS[path.root], layer, path.root)
 
 
 def _origin(item: Any) -> str:

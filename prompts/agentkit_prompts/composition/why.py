@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
-from agentkit_prompts.composition.context_path import ABSENT, KWARGS, Advice, ContextPath, advice_for, parse_path
+from agentkit_prompts.composition.context_path import (
+    ABSENT,
+    KWARGS,
+    Advice,
+    ContextPath,
+    advice_for,
+    parse_path,
+    paths_of,
+)
 from agentkit_prompts.composition.explain import layer_table
 from agentkit_prompts.composition.rows import HistoryRow, is_inside, rows_of
 from agentkit_prompts.composition.trims import Trim
@@ -342,15 +350,7 @@ class _Question:
     @cached_property
     def _shown(self) -> list[_Shown]:
         """The spans that show a value of the context."""
-        return [_Shown(span, self._paths_of(span)) for span in self.spans if span.pointer]
-
-    def _paths_of(self, span: Span) -> tuple[ContextPath, ...]:
-        """Return the paths of the context values that a span shows."""
-        paths = [parse_path(span.pointer)]
-        # The pointer of an expression lists the names that it reads.
-        if paths == [None]:
-            paths = [parse_path(name) for name in span.pointer.split(", ")]
-        return tuple([path for path in paths if path is not None])
+        return [_Shown(span, tuple(paths_of(span.pointer))) for span in self.spans if span.pointer]
 
     @cached_property
     def _kwargs_read(self) -> set[str]:

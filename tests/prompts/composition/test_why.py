@@ -164,6 +164,14 @@ def test_an_unknown_path_is_an_error_that_names_the_nearest() -> None:
         assert (caught.value.name, caught.value.suggestion) == (name, suggestion)
 
 
+def test_a_step_that_python_cannot_read_is_an_error() -> None:
+    composition = composed(documents=["d"])
+    for step in ("9" * 5000, r"'\x'", r"'\N{foo}'", r"'\d'", "'\0'", "'\ud800'", "'\n'"):
+        with pytest.raises(PromptError) as caught:
+            composition.why(f"documents[{step}]")
+        assert caught.value.name == f"documents[{step}]"[:80]
+
+
 @pytest.mark.parametrize("pointer", [None, 3, ("documents", 0)])
 def test_what_is_not_text_is_no_path(pointer: Any) -> None:
     with pytest.raises(PromptError) as caught:
