@@ -25,7 +25,12 @@ class EventLog:
 
     def add(self, run_id: str, events: Sequence[RunEvent]) -> None:
         """Add events to the stored events of a run."""
-        self._work(lambda connection: store_events(connection, run_id, events))
+        if events:
+            query = sa.select(_events.seq).where(_events.run == run_id, _events.seq == events[0].seq)
+            self._work(
+                lambda connection: store_events(connection, run_id, events),
+                lambda connection, _: connection.scalar(query) is not None,
+            )
 
     def after(self, run_id: str, seq: int = 0, *, limit: int = 1000) -> list[RunEvent]:
         """Return the events of a run after the event number `seq`, at most `limit` events."""

@@ -86,7 +86,8 @@ runs_table = sa.Table(
     sa.Column("words", sa.Text, nullable=False, server_default=""),  # see `searched_words`
     sa.Column("unread", sa.Integer, nullable=False, server_default="0"),  # number of messages to the run
     sa.Column("reason", sa.Text, nullable=False, server_default=""),  # of a cancellation
-    sa.Column("fence", sa.Text),  # key of the attempt that may write; null without an attempt
+    # Key of the attempt that may write, or of the operation that ended it; null if the run waits for an attempt.
+    sa.Column("fence", sa.Text),
     sa.Column("input", sa.Text),  # JSON, as are usage and outcome
     sa.Column("usage", sa.Text, nullable=False),
     sa.Column("outcome", sa.Text),
@@ -144,7 +145,7 @@ messages_table = sa.Table(
     _metadata,
     sa.Column("number", _Key, primary_key=True),
     sa.Column("run", sa.Text, nullable=False),
-    sa.Column("key", sa.Text),  # idempotency key of the sender, or a random key
+    sa.Column("key", sa.Text),  # idempotency key of the sender
     sa.Column("message", sa.Text, nullable=False),  # JSON
     sa.Column("moment", sa.Text, nullable=False),  # when the run receives it
     sa.Column("sender", sa.Text, nullable=False),
@@ -248,15 +249,22 @@ class RunDatabase:
         """Seconds since 1970 by the clock of the database."""
         self.work(self._create)
 
-    def work(self, work: Callable[[sa.Connection], T]) -> T:
+    def work(
+        self, work: Callable[[sa.Connection], T], is_stored: Callable[[sa.Connection, T], bool] | None = None
+    ) -> T:
         """Call a function in a transaction and return its result; call it again if the connection was lost.
+
+        Args:
+            work: The function.
+            is_stored: True if the transaction with this result was committed. It is called if the connection was lost
+                during the commit. Not needed for a function that has the same effect and result when it is repeated.
 
         Raises:
             DatabaseUnavailable: The database does not respond, or refuses the transaction.
             IntegrityError: The function stored a key that the database contains already.
         """
         try:
-            return self._work(work)
+            return self._work(work, is_stored)
         except (IntegrityError, DatabaseDamaged):
             raise
         except DATABASE_ERRORS as error:
@@ -277,12 +285,18 @@ class RunDatabase:
         seconds: float = connection.execute(sa.select(self.now)).scalar_one()
         return seconds
 
-    def _work(self, work: Callable[[sa.Connection], T]) -> T:
+    def _work(self, work: Callable[[sa.Connection], T], is_stored: Callable[[sa.Connection, T], bool] | None) -> T:
         until = time.monotonic() + _RECONNECT_SECONDS
+        last: tuple[T] | None = None
         while True:
             try:
                 with self._lock, self.engine.begin() as connection:
-                    return work(connection)
+                    # The connection was lost during the commit, so that the transaction can have been committed.
+                    if last is not None and is_stored is not None and is_stored(connection, last[0]):
+                        return last[0]
+                    last = None
+                    last = (work(connection),)
+                return last[0]
             except DBAPIError as error:
                 if not _is_lost(error) or time.monotonic() > until:
                     raise

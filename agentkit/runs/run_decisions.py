@@ -54,16 +54,19 @@ def store_waiting_calls(connection: sa.Connection, now: Any, record: RunRecord, 
     return True
 
 
-def store_decisions(connection: sa.Connection, now: Any, run_id: str, decisions: CallDecisions, by: str) -> bool:
-    """Store decisions about calls of a waiting run; return False if a decision cannot be stored.
+def store_decisions(
+    connection: sa.Connection, now: Any, run_id: str, decisions: CallDecisions, by: str
+) -> float | None:
+    """Store decisions about calls of a waiting run; return the time of the last decision by the clock of the database.
 
-    After False the caller must roll back, because other decisions can have been stored.
+    Return None if a decision cannot be stored: the caller must roll back, because other decisions can have been stored.
 
     Raises:
         ApprovalError: Changed arguments do not match the schema of their tool; nothing was stored.
     """
     if lock_run(connection, run_id) != "waiting":
-        return False
+        return None
+    last: float | None = None
     _check_changed_arguments(connection, run_id, decisions)
     is_late = sa.and_(_decisions.c.run == run_id, _decisions.c.decision.is_(None), _decisions.c.expires_at < now)
     is_in_time = sa.or_(_decisions.c.expires_at.is_(None), _decisions.c.expires_at >= now)
@@ -74,15 +77,24 @@ def store_decisions(connection: sa.Connection, now: Any, run_id: str, decisions:
         if call is not None:
             decided = waits.where(_decisions.c.call == stored_call(call))
         data = json_text(decision_data(decision))
-        count = connection.execute(decided.values(decision=data, decided_by=stored_text(by), decided_at=now)).rowcount
+        decided = decided.values(decision=data, decided_by=stored_text(by), decided_at=now)
+        times = connection.scalars(decided.returning(_decisions.c.decided_at)).all()
         has_arguments = isinstance(decision, Approved) and decision.arguments is not None
         # Changed arguments belong to one call: they cannot replace the arguments of several calls.
-        if not count or (call is None and has_arguments and count > 1):
-            return False
+        if not times or (call is None and has_arguments and len(times) > 1):
+            return None
         # A worker denies a late call, so that a decision about all calls cannot be stored completely.
         if call is None and connection.scalar(sa.select(sa.exists().where(is_late))):
-            return False
-    return True
+            return None
+        last = times[-1]
+    return last
+
+
+def has_decision(connection: sa.Connection, run_id: str, at: float) -> bool:
+    """True if a decision about a call of a run was stored at this time."""
+    lock_run(connection, run_id)  # waits for a lost transaction that is still in its commit
+    query = sa.select(_decisions.c.call).where(_decisions.c.run == run_id, _decisions.c.decided_at == at)
+    return connection.scalar(query.limit(1)) is not None
 
 
 def _check_changed_arguments(connection: sa.Connection, run_id: str, decisions: CallDecisions) -> None:

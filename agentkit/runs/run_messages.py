@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -17,6 +16,7 @@ from agentkit.runs.run_database import RunDatabase, messages_table, runs_table
 from agentkit.runs.run_errors import DurableError, RunNotFound
 from agentkit.runs.run_reader import can_be_stored
 from agentkit.runs.run_record import ENDED
+from agentkit.runs.run_rows import lock_run
 from agentkit.runs.stored_values import finite_number, stored_text
 from agentkit_prompts.context.messages import Message
 
@@ -52,21 +52,30 @@ class RunMessages:
         """
         if not can_be_stored(run_id):
             raise RunNotFound(run_id)
-        # After a lost connection the transaction is retried: the key refuses a message that was stored already.
-        sent_key = key or os.urandom(12).hex()
-        return self._database.work(lambda connection: self._send(connection, run_id, sent, sent_key))
+        return self._database.work(
+            lambda connection: self._send(connection, run_id, sent, key),
+            lambda connection, stored: self._is_stored(connection, run_id, stored),
+        )
 
-    def _send(self, connection: sa.Connection, run_id: str, sent: SentMessage, key: str) -> SentMessage:
-        column, stored_key = _runs.c, stored_text(key)
+    def _is_stored(self, connection: sa.Connection, run_id: str, sent: SentMessage) -> bool:
+        lock_run(connection, run_id)  # waits for a lost transaction that is still in its commit
+        column = _messages.c
+        query = sa.select(column.number).where(column.number == sent.number, column.sent_at == sent.sent_at)
+        return connection.scalar(query.where(column.run == run_id)) is not None
+
+    def _send(self, connection: sa.Connection, run_id: str, sent: SentMessage, key: str | None) -> SentMessage:
+        column, stored_key = _runs.c, None
         locked = sa.update(_runs).where(column.run_id == run_id, column.top.is_(None)).values(unread=column.unread)
         run = connection.execute(locked.returning(column.state, column.unread)).first()
         if run is None:
             around = connection.scalar(sa.select(column.top).where(column.run_id == run_id))
             raise RunNotFound(run_id, around)
-        query = sa.select(_messages).where(_messages.c.run == run_id, _messages.c.key == stored_key)
-        row = connection.execute(query).first()
-        if row is not None:
-            return _same(run_id, _sent_of(row), sent, key)
+        if key is not None:
+            stored_key = stored_text(key)
+            query = sa.select(_messages).where(_messages.c.run == run_id, _messages.c.key == stored_key)
+            row = connection.execute(query).first()
+            if row is not None:
+                return _same(run_id, _sent_of(row), sent, key)
         if run.state in ENDED:
             raise RunEnded(run_id, run.state)
         if run.unread >= _MAX_UNREAD:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -18,7 +18,13 @@ from agentkit.runs.event_log import EventLog, store_events
 from agentkit.runs.inner_runs import InnerRuns
 from agentkit.runs.leg import QueueLeg
 from agentkit.runs.run_database import RunDatabase, decisions_table, keys_table, lines_table, runs_table, shown_url
-from agentkit.runs.run_decisions import CallDecisions, decision_error, store_decisions, store_waiting_calls
+from agentkit.runs.run_decisions import (
+    CallDecisions,
+    decision_error,
+    has_decision,
+    store_decisions,
+    store_waiting_calls,
+)
 from agentkit.runs.run_errors import AttemptEnded, DatabaseDamaged, DatabaseUnavailable, RunNotFound, RunStoreError
 from agentkit.runs.run_messages import RunMessages, mark_received
 from agentkit.runs.run_notices import RunNotices, store_notices
@@ -55,6 +61,14 @@ class _Growth:
     """Number of new runs since surplus runs were deleted."""
     characters: int = 0
     """New characters of the journals since the size was checked."""
+
+
+class _Decided(NamedTuple):
+    """The result of stored decisions."""
+
+    state: RunState
+    at: float
+    """Time of the last decision, by the clock of the database."""
 
 
 class RunStore(RunReader):
@@ -176,7 +190,8 @@ class RunStore(RunReader):
         """Start an attempt of a queued run; None if the run is not queued, or is in another leg."""
         fence = os.urandom(12).hex()
         return self._work(
-            lambda connection: started_attempt(connection, self._now, run_id, fence, leg=leg, worker=worker)
+            lambda connection: started_attempt(connection, self._now, run_id, fence, leg=leg, worker=worker),
+            lambda connection, _: has_fence(connection, run_id, fence),
         )
 
     def add_lines(self, attempt: Attempt, lines: Sequence[tuple[str, tuple[str, ...]]]) -> None:
@@ -187,23 +202,24 @@ class RunStore(RunReader):
         Raises:
             AttemptEnded: The attempt may not store anything.
         """
-        rows = [(attempt.lines + at, inner_line(line, calls)) for at, (line, calls) in enumerate(lines)]
+        rows: list[dict[str, Any]] = [
+            {"run": attempt.run_id, "number": attempt.lines + at, "line": inner_line(line, calls)}
+            for at, (line, calls) in enumerate(lines)
+        ]
 
         def add(connection: sa.Connection) -> tuple[InnerRuns, int]:
             unread = self._lock(connection, attempt)
-            # After a lost connection the transaction is retried, and can have stored the lines already.
-            query = sa.select(_lines.c.number).where(_lines.c.run == attempt.run_id, _lines.c.number >= attempt.lines)
-            stored = set(connection.scalars(query))
-            new_rows = [{"run": attempt.run_id, "number": at, "line": line} for at, line in rows if at not in stored]
-            if not new_rows:
-                return InnerRuns.read(connection, attempt.run_id), unread
-            connection.execute(sa.insert(_lines), new_rows)
+            connection.execute(sa.insert(_lines), rows)
             unread -= mark_received(connection, self._now, attempt.run_id, lines)
             return attempt.inside.store(connection, lines), unread
 
-        attempt.inside, attempt.unread = self._work(add)
+        def is_stored(connection: sa.Connection, _: tuple[InnerRuns, int]) -> bool:
+            query = sa.select(_lines.c.number).where(_lines.c.run == attempt.run_id, _lines.c.number == attempt.lines)
+            return has_fence(connection, attempt.run_id, attempt.fence) and connection.scalar(query) is not None
+
+        attempt.inside, attempt.unread = self._work(add, is_stored)
         attempt.lines += len(rows)
-        self._grow(attempt.tenant, sum(len(line) for _, line in rows))
+        self._grow(attempt.tenant, sum(len(row["line"]) for row in rows))
 
     def end_attempt(
         self, attempt: Attempt, record: RunRecord, *, timeout: float | None = None, events: Sequence[RunEvent] = ()
@@ -221,11 +237,12 @@ class RunStore(RunReader):
         Raises:
             AttemptEnded: The attempt may not store anything.
         """
+        fence = os.urandom(12).hex()
 
         def end(connection: sa.Connection) -> bool:
             ended = sa.update(_runs).where(_runs.c.run_id == attempt.run_id, _runs.c.fence == attempt.fence)
             # The clock of a worker can differ from the clock by which old runs are deleted.
-            row = {**ended_row(record), "updated_at": self._now, "fence": None}
+            row = {**ended_row(record), "updated_at": self._now, "fence": fence}
             if record.has_ended:
                 row["seconds"] = self._now - _runs.c.created_at
             unread = connection.scalar(ended.values(**row).returning(_runs.c.unread))
@@ -242,7 +259,7 @@ class RunStore(RunReader):
                 store_notices(connection, self._now, attempt.run_id, record.state)
             return has_ended
 
-        return self._work(end)
+        return self._work(end, lambda connection, _: has_fence(connection, attempt.run_id, fence))
 
     def cancel(self, run_id: str, reason: str = "") -> bool:
         """Cancel a run; False if it has ended or is unknown. `reason`: text that the model reads."""
@@ -250,10 +267,11 @@ class RunStore(RunReader):
             return False
         is_open = sa.and_(_runs.c.state.not_in(sorted(ENDED)), _runs.c.top.is_(None))
         cancelled = sa.update(_runs).where(_runs.c.run_id == run_id, is_open)
+        fence = os.urandom(12).hex()
         values = {
             "state": "cancelled",
             "reason": stored_text(reason),
-            "fence": None,
+            "fence": fence,
             "updated_at": self._now,
             "seconds": self._now - _runs.c.created_at,
         }
@@ -264,7 +282,7 @@ class RunStore(RunReader):
             store_notices(connection, self._now, run_id, "cancelled")
             return True
 
-        return self._work(cancel)
+        return self._work(cancel, lambda connection, _: has_fence(connection, run_id, fence))
 
     def requeue_interrupted(self, alive: Collection[str] = ()) -> list[RunRecord]:
         """Queue the runs of stopped servers again, and return all queued runs of servers, the oldest first.
@@ -346,11 +364,14 @@ class RunStore(RunReader):
         if not can_be_stored(run_id):
             raise RunNotFound(run_id)
 
-        state: RunState | None = self._work(lambda connection: self._decide(connection, run_id, decisions, by, queue))
-        if state is None:
+        def is_stored(connection: sa.Connection, decided: _Decided | None) -> bool:
+            return decided is not None and has_decision(connection, run_id, decided.at)
+
+        decided = self._work(lambda connection: self._decide(connection, run_id, decisions, by, queue), is_stored)
+        if decided is None:
             now = self.database.time()
             raise decision_error(run_id, self.get(run_id).state, self.calls(run_id), decisions, now)
-        return state
+        return decided.state
 
     def claim(self, run_id: str, decisions: CallDecisions, *, worker: str | None = None) -> Attempt | None:
         """Store decisions and start an attempt; None if no such call waits, or other calls wait too; see `decide`."""
@@ -358,28 +379,27 @@ class RunStore(RunReader):
 
         # One transaction: a crash between two would leave a queued run that is in no queue.
         def claim(connection: sa.Connection) -> Attempt | None:
-            # After a lost connection the transaction is retried, and can have started the attempt already.
-            if has_fence(connection, run_id, fence):
-                return started_attempt(connection, self._now, run_id, fence, worker=worker)
-            if self._decide(connection, run_id, decisions, "", None) != "queued":
+            decided = self._decide(connection, run_id, decisions, "", None)
+            if decided is None or decided.state != "queued":
                 return None
             return started_attempt(connection, self._now, run_id, fence, worker=worker)
 
-        return self._work(claim)
+        return self._work(claim, lambda connection, _: has_fence(connection, run_id, fence))
 
     def _decide(
         self, connection: sa.Connection, run_id: str, decisions: CallDecisions, by: str, queue: QueueLeg | None
-    ) -> RunState | None:
+    ) -> _Decided | None:
         """Store decisions and return the new state; None, with nothing stored, if no such call waits."""
-        if not store_decisions(connection, self._now, run_id, decisions, by):
+        at = store_decisions(connection, self._now, run_id, decisions, by)
+        if at is None:
             connection.rollback()
             return None
         row = _runs.c
         waits = sa.exists().where(_decisions.c.run == run_id, _decisions.c.decision.is_(None))
         condition = sa.and_(row.run_id == run_id, row.state == "waiting", ~waits)
         if queue_again(connection, self._now, condition, queue):
-            return "queued"
-        return "waiting"
+            return _Decided("queued", at)
+        return _Decided("waiting", at)
 
     # The limits of stored runs
 

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from agentkit.runs.inner_runs import InnerRuns
 from agentkit.runs.run_database import lines_table, runs_table
+from agentkit.runs.run_rows import lock_run
 
 _runs, _lines = runs_table, lines_table
 
@@ -35,10 +36,7 @@ def started_attempt(
 ) -> Attempt | None:
     """Start an attempt of a queued run; None if the run is not queued, or is in another leg."""
     row = _runs.c
-    # After a lost connection the transaction is retried. If it had been committed, the row has the fence of this
-    # attempt already.
-    is_free = sa.or_(row.state == "queued", row.fence == fence)
-    started = sa.update(_runs).where(row.run_id == run_id, is_free)
+    started = sa.update(_runs).where(row.run_id == run_id, row.state == "queued")
     if leg is not None:
         started = started.where(row.leg == leg)
     values = {"state": "running", "fence": fence, "worker": worker, "reason": "", "updated_at": now}
@@ -54,6 +52,8 @@ def started_attempt(
 
 
 def has_fence(connection: sa.Connection, run_id: str, fence: str) -> bool:
-    """True if an attempt with this fence has started, and no other attempt since."""
+    """True if an attempt with this fence has started, or an operation with this fence has ended it, as the last one."""
+    # The lock waits for a lost transaction that is still in its commit.
+    lock_run(connection, run_id)
     query = sa.select(_runs.c.run_id).where(_runs.c.run_id == run_id, _runs.c.fence == fence)
     return connection.scalar(query) is not None

@@ -59,7 +59,10 @@ class WorkerRows:
         row = {"id": id, "state": "alive", "beat": 0, "serves": json.dumps([*serves])}
         times = {"lease": lease, "started_at": self._now, "beat_at": self._now}
         added = sa.insert(_workers).values(**row, **times, host=host, pid=pid)
-        self._database.work(lambda connection: connection.execute(added))
+        query = sa.select(_workers.c.id).where(_workers.c.id == id)
+        self._database.work(
+            lambda connection: connection.execute(added), lambda connection, _: connection.scalar(query) is not None
+        )
 
     def beat(self, id: str) -> bool:
         """Renew the lease of a worker, without retries; False if other workers marked it as dead."""
@@ -75,7 +78,11 @@ class WorkerRows:
         ended = sa.update(_workers).where(_workers.c.id == id, _workers.c.state == "alive")
         if beat is not None:
             ended = ended.where(_workers.c.beat == beat)
-        return self._database.work(lambda connection: connection.execute(ended.values(state=state)).rowcount > 0)
+        query = sa.select(_workers.c.state).where(_workers.c.id == id)
+        return self._database.work(
+            lambda connection: connection.execute(ended.values(state=state)).rowcount > 0,
+            lambda connection, _: connection.scalar(query) == state,
+        )
 
     def forget(self, seconds: float) -> None:
         """Delete workers that ended more than `seconds` ago."""
