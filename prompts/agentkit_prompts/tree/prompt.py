@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, Typed
 
 from pydantic import Field, field_validator, model_validator
 
-from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext, Trust
+from agentkit_prompts.context.prompt_context import CONTEXT_FIELDS, CONTEXT_NAMES, PromptContext, Trust
 from agentkit_prompts.errors import KwargsError, PromptError, brief
 from agentkit_prompts.hint_calls import CALLS
 from agentkit_prompts.hints import with_option_hints
-from agentkit_prompts.names import similar
+from agentkit_prompts.names import nearest, similar
 from agentkit_prompts.templates.item_paths import ItemPaths, composed_context, composed_from
 from agentkit_prompts.templates.line_heads import LineHeads
 from agentkit_prompts.templates.rendered import Rendered
@@ -70,7 +70,8 @@ class BasePrompt(FrozenModel, ABC):
     """Names that `values` adds to the names of the context."""
     items: ClassVar[str | None] = None
     """Name of the value, such as `documents`, whose items the prompt shows one by one, in order; None if it shows no
-    items. `Size(cut="items")` keeps the first items that `values` returns under this name."""
+    items. `Size(cut="items")` keeps the first items that `values` returns under this name; if the class has a custom
+    `render`, the name must be a field of the context."""
     trust: ClassVar[Trust] = "untrusted"
     """Trust of the text that a custom class returns from `format_2_str` and `format_2_multimodal`."""
     _heads: ClassVar[LineHeads | None] = None
@@ -145,13 +146,21 @@ class BasePrompt(FrozenModel, ABC):
     def _check(self) -> None:
         """Reject unknown names of the template; subclasses add more checks."""
         _check_renders_something(self)
-        if self.size.cut == "items" and self.items is None:
+        names = CONTEXT_NAMES.union(_supplied_names(self), self._additional_names())
+        if self.items is not None and self.items not in names:
+            raise PromptError(
+                f"{type(self).__name__}: items: unknown value {self.items!r}; if `values` returns it, list it in "
+                f"`supplies`{nearest(self.items, names)}",
+                name="items",
+                value=self.items,
+                suggestion=similar(self.items, names),
+            )
+        if self.size.cut == "items" and not _can_cut_items(self):
             raise PromptError(
                 f'{self.label}: cut="items" needs a prompt that shows items; use head, tail, middle or drop',
                 name="cut",
                 value="items",
             )
-        names = CONTEXT_NAMES.union(_supplied_names(self), self._additional_names())
         unknown = {name: line for name, line in self.template.names.items() if name not in names}
         if unknown:
             raise unknown_names(type(self), self.label, self.template, unknown, names, is_own_code=has_own_code(self))
@@ -261,7 +270,7 @@ def _item_paths(prompt: BasePrompt, values: Mapping[str, Any], ctx: PromptContex
     composed = composed_context() or ctx
     # A selector or a cut chooses some of the items.
     name = prompt.items
-    is_chosen = name is not None and name in values and values[name] is not ctx.view[name]
+    is_chosen = name is not None and name in values and values[name] is not ctx.view.get(name)
     if is_chosen or composed is not ctx or has_own_values(prompt):
         return ItemPaths(values, ctx, composed)
     return None
@@ -394,6 +403,15 @@ def _check_renders_something(prompt: BasePrompt) -> None:
         if suggestion is not None:
             raise PromptError(f"{message}; did you mean {suggestion!r} by {name!r}?", name=name, suggestion=suggestion)
     raise PromptError(message, name=prompt_class.__name__)
+
+
+def _can_cut_items(prompt: BasePrompt) -> bool:
+    """True if the items of a prompt can be cut: of the values of its template or, with a custom `render`, of a field of
+    the context.
+    """
+    if type(prompt).render is BasePrompt.render:
+        return prompt.items is not None
+    return prompt.items in CONTEXT_FIELDS
 
 
 def _own_names(prompt_class: type[BasePrompt]) -> list[str]:

@@ -12,6 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from agentkit.prompts import (
+    BasePrompt,
     Budget,
     BudgetError,
     Composition,
@@ -27,6 +28,7 @@ from agentkit.prompts import (
     PromptError,
     Rendered,
     Size,
+    Template,
     TextPrompt,
     TokenCounter,
     TokenizersCounter,
@@ -414,6 +416,39 @@ def test_items_of_a_prompt_without_items_are_refused_when_it_is_made() -> None:
     with pytest.raises(PromptError) as caught:
         TextPrompt("x", size=Size(cut="items"))
     assert (caught.value.name, caught.value.value) == ("cut", "items")
+
+
+class Lines(BasePrompt):
+    supplies = frozenset({"lines"})
+    items = "lines"
+    template: Template = Template("{% for line in lines %}{{ line }}\n{% endfor %}")
+
+    def values(self, ctx: PromptContext) -> dict[str, Any]:
+        return {**ctx.view, "lines": ["one " * 20, "two " * 20]}
+
+
+class Joined(Lines):
+    def format_2_str(self, ctx: PromptContext) -> str:
+        return "".join(self.values(ctx)["lines"])
+
+
+class Misspelt(Lines):
+    items = "line"
+
+
+def test_items_that_a_class_computes_are_cut() -> None:
+    whole = compose(Layers(Lines(size=Size(cut="items"))), PromptContext(user_input="x"))
+    cut = compose(whole.layers, whole.context, budget=whole.tokens - 1)
+    assert (whole.system.text, cut.system.text) == ("one " * 20 + "\n" + "two " * 20 + "\n", "one " * 20 + "\n")
+    assert cut.system.segments()[0].pointer == "lines[0]"
+
+
+def test_items_that_no_value_contains_are_refused_when_the_prompt_is_made() -> None:
+    for prompt, options, name in ((Joined, {"size": Size(cut="items")}, "cut"), (Misspelt, {}, "items")):
+        with pytest.raises(PromptError) as caught:
+            prompt(**options)
+        assert caught.value.name == name
+    assert Joined().format_2_str(PromptContext(user_input="x")) == "one " * 20 + "two " * 20
 
 
 @pytest.mark.parametrize("cut", ["head", "tail", "middle", lambda text, tokens: text])
