@@ -450,6 +450,20 @@ def test_an_agent_has_a_page_and_two_runs_are_compared_side_by_side(page: Page, 
         expect(page.get_by_role("alert")).to_contain_text("unknown")
 
 
+def test_a_run_is_shown_before_the_lists_are_read_again(page: Page, url: str) -> None:
+    page.goto(url)
+    item = page.get_by_role("option").filter(has_text="espresso machine").first
+    expect(item).to_be_visible()
+    waiting: list[Any] = []
+    page.route("**/api/overview*", lambda route: waiting.append(route))
+    item.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Can I still return my espresso machine?")
+    expect(item).to_have_attribute("aria-selected", "true")
+    [route] = waiting
+    route.abort()
+    expect(page.locator("#live")).to_contain_text("The server does not respond")
+
+
 def test_turns_that_cannot_be_had_are_asked_for_once(page: Page, serve: Serve) -> None:
     page.goto(f"{serve(shop(200))}#/session/ada")
     expect(page.locator(".piece").first).to_be_visible()

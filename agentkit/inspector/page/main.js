@@ -83,10 +83,13 @@ async function draw() {
   const run = isNew && place.run ? first("run").then((known) => known || beginning(place.run)) : null;
   run?.catch(() => {}); // `detail` shows the error
   app.classList.toggle("has-content", Boolean(place.run || place.turn !== undefined || place.create || place.agent !== undefined || place.compare || place.evaluation));
+  // A run is drawn beside the known lists, which are requested at the same time.
+  const isListed = place.run && state.overview && !isSame;
+  if (isListed) relist(mine);
   try {
     const isOther = place.session !== undefined && state.session?.session !== place.session;
     const [overview, session] = await Promise.all([
-      !state.overview || !isSame ? listed() : state.overview,
+      state.overview && (isSame || isListed) ? state.overview : listed(),
       isOther ? opened(place.session, place.turn) : place.session === undefined ? null : state.session,
     ]);
     if (mine !== turnNumber) return;
@@ -108,6 +111,17 @@ async function draw() {
   else if (place.create) create(place);
   else if (isOne) await drawn;
   else welcome();
+}
+
+async function relist(mine) {
+  try {
+    const overview = await listed();
+    if (mine !== turnNumber) return;
+    state.overview = overview;
+    side.show(overview, state.session, state.place);
+  } catch (error) {
+    if (mine === turnNumber) say(error.message);
+  }
 }
 
 // The prompt of a place, with its run; or the error if it cannot be composed. With `is_beginning`, the prompt of an
