@@ -444,9 +444,9 @@ def test_items_that_a_class_computes_are_cut() -> None:
 
 
 def test_items_that_no_value_contains_are_refused_when_the_prompt_is_made() -> None:
-    for prompt, options, name in ((Joined, {"size": Size(cut="items")}, "cut"), (Misspelt, {}, "items")):
+    for prompt, size, name in ((Joined, Size(cut="items"), "cut"), (Misspelt, Size(), "items")):
         with pytest.raises(PromptError) as caught:
-            prompt(**options)
+            prompt(size=size)
         assert caught.value.name == name
     assert Joined().format_2_str(PromptContext(user_input="x")) == "one " * 20 + "two " * 20
 
