@@ -61,9 +61,14 @@ _SUPERSEDE = (
     .where(items.c.id.in_(bindparam("ids", expanding=True)), items.c.superseded_by.is_(None))
     .values(superseded_by=bindparam("new"))
 )
-_RETIME = CHANGE.values(valid_from=bindparam("since"), valid_to=bindparam("until"), version=items.c.version + 1)
-_RENEW = _RETIME.values(superseded_by=None)
-_CHANGE = _RETIME.values(meta=bindparam("new_meta"), created_at=bindparam("now"))
+_CHANGE = CHANGE.values(
+    valid_from=bindparam("since"),
+    valid_to=bindparam("until"),
+    meta=bindparam("new_meta"),
+    created_at=bindparam("now"),
+    version=items.c.version + 1,
+)
+_RENEW = _CHANGE.values(superseded_by=None)
 _CHANGE_TEXT = CHANGE.values({name: bindparam(f"new_{name}") for name in text_columns("")})
 
 
@@ -118,7 +123,8 @@ class Facts(metaclass=Hinted):
         """Store a fact and return it.
 
         The same text from the same sources is the same fact. With sources, adding the fact again changes nothing.
-        Without sources, the fact becomes valid again with the new times, even if it was superseded.
+        Without sources, the fact becomes valid again with the new times and, if any, the new metadata, even if it was
+        superseded.
 
         Args:
             text: One sentence.
@@ -162,9 +168,8 @@ class Facts(metaclass=Hinted):
         elif taken_from:
             # The fact is stored already, with the same sources.
             return stored_fact
-        elif (stored_fact.superseded_by, stored_fact.valid_from, stored_fact.valid_to) != (None, valid_from, valid_to):
-            connection.execute(_RENEW, {"item": fact_id, "since": valid_from, "until": valid_to})
-            enqueue(connection, [fact_id], scope_number)
+        else:
+            self._renew(connection, scope_number, stored_fact, draft, meta)
         superseded_ids = [each for each in _with_successors(connection, replaced) if each != fact_id]
         if superseded_ids:
             connection.execute(_SUPERSEDE, {"ids": superseded_ids, "new": fact_id})
@@ -195,6 +200,20 @@ class Facts(metaclass=Hinted):
             # The fact was updated, so that its id belongs to another text now.
             fact = str(uuid.uuid5(uuid.UUID(fact), text))
         return fact, None
+
+    def _renew(
+        self, connection: Connection, scope_number: int, stored: StoredFact, draft: FactDraft, meta: str
+    ) -> None:
+        """Make a stored fact valid again, with the times of a draft and, if it has metadata, with its metadata."""
+        stored_meta = written_metadata(stored.metadata, sort_keys=True)
+        if not draft.metadata:
+            meta = stored_meta
+        before = (stored.superseded_by, stored.valid_from, stored.valid_to, stored_meta)
+        if before == (None, draft.valid_from, draft.valid_to, meta):
+            return
+        values = {"since": draft.valid_from, "until": draft.valid_to, "new_meta": meta, "now": self._database.clock()}
+        connection.execute(_RENEW, {"item": stored.id} | values)
+        enqueue(connection, [stored.id], scope_number)
 
     def update(
         self,

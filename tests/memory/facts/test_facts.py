@@ -69,6 +69,10 @@ def test_a_fact_that_is_added_again_is_valid_again(either: Memory) -> None:
     assert (again.id, again.number, again.valid_from, again.superseded_by) == (tea.id, 1, 3.0, None)
     assert recallable(either) == ["Ann likes tea."] and points(either) == 1
     assert either.facts.add("Ann likes tea.", valid_from=3.0, supersedes=again.id) == again
+    by_bo = either.facts.add("Ann likes tea.", valid_from=3.0, metadata={"by": ("Bo",)})
+    assert (by_bo.id, by_bo.metadata) == (tea.id, {"by": ["Bo"]})
+    assert either.facts.add("Ann likes tea.", valid_from=3.0) == by_bo
+    assert either.facts.add("Ann likes tea.", valid_from=3.0, metadata={"by": ["Bo"]}) == by_bo
 
 
 def test_adding_a_source_twice_adds_nothing_even_if_it_was_replaced_since(either: Memory) -> None:
