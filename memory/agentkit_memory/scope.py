@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from agentkit_memory.checks import MAX_BYTES
 from agentkit_memory.errors import InvalidArgument
+from agentkit_prompts.errors import brief
 from agentkit_prompts.options import options
 
 NAMES = ("tenant", "user", "session", "agent")
@@ -162,7 +163,7 @@ class SharedScope:
         """
         if isinstance(names, str | bytes) or not isinstance(names, Iterable):
             raise InvalidArgument(
-                f"shared: expected a list of names of shared documents, such as ['manuals'], got {names!r:.80}",
+                f"shared: expected a list of names of shared documents, such as ['manuals'], got {brief(names)}",
                 name="shared",
             )
         return tuple(dict.fromkeys([cls.of(name) for name in names]))

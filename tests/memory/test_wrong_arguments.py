@@ -19,8 +19,8 @@ from tests.raising import raises
 
 HUGE = 10**30
 """A whole number that no database holds."""
-ENDLESS = 10**400
-"""One that is no float either."""
+ENDLESS = 10**5000
+"""A whole number that is no float, and that Python does not write as text."""
 HELLO = Message("user", "hello")
 
 
@@ -42,7 +42,7 @@ def by(
 invalid, unread = partial(by, InvalidArgument), partial(by, IngestError)
 LONG_NAMES = dict.fromkeys(("tenant", "user", "session", "agent"), "\U00020000" * 200)
 GATES: dict[str, tuple[object, ...]] = {
-    "sample": (None, "x", math.nan, math.inf, True, HUGE, 0),
+    "sample": (None, "x", math.nan, math.inf, True, ENDLESS, 0),
     "self_retrieval": (None, "x", True, 1.1),
     "overlap": (None, "x", True, -0.1),
     "failing": (None, "x", True, math.nan),
@@ -53,7 +53,7 @@ PARTS: dict[str, tuple[Callable[[], object], ...]] = {
     "answer": (lambda: BM25Retriever(answer=untyped([])),),
     "weight": (lambda: RecencyScorer(math.nan),),
     "half_life": (lambda: RecencyScorer(half_life=0.0),),
-    "candidates": (lambda: RecallPolicy(candidates=HUGE),),
+    "candidates": (lambda: RecallPolicy(candidates=ENDLESS),),
     "name": (lambda: RecallPolicy(name=untyped(5)),),
     "retrievers": (
         lambda: RecallPolicy(retrievers=untyped("bm25")),
@@ -71,36 +71,40 @@ PARTS: dict[str, tuple[Callable[[], object], ...]] = {
 }
 REFUSED: list[Refusal] = [
     *by(StoreError, lambda memory, sample: memory.admin.verify(sample=sample), -1, 1.5, "5", True, None, name="sample"),
-    *invalid(lambda _, keep: Memory("new", keep_recalls=keep), HUGE, -1, "x", True, "all", name="keep"),
+    *invalid(lambda _, keep: Memory("new", keep_recalls=keep), ENDLESS, -1, "x", True, "all", name="keep"),
     *invalid(lambda memory, name: memory.session(name), "", "a\0", "x" * 256),
     *invalid(lambda memory, key: memory.session("s").append(HELLO, key=key), "\0", "x" * 256),
-    *invalid(lambda memory, limit: memory.session("s").page(limit=limit), HUGE),
-    *invalid(lambda memory, after: memory.facts.list(after=after), "x", HUGE, None, name="after"),
-    *invalid(lambda memory, limit: memory.facts.list(limit=limit), HUGE, name="limit"),
+    *invalid(lambda memory, limit: memory.session("s").page(limit=limit), ENDLESS),
+    *invalid(lambda memory, after: memory.facts.list(after=after), "x", ENDLESS, None, name="after"),
+    *invalid(lambda memory, limit: memory.facts.list(limit=limit), ENDLESS, name="limit"),
     *invalid(lambda memory, given: memory.facts.add("x", metadata=given), {"length": math.nan}, name="metadata"),
     *unread(lambda memory, paths: memory.ingest(paths), None, 5, [5], b"a", {"a": 1}, ["a", None], source="ingest"),
     *unread(lambda memory, after: memory.documents.list(after=after, limit=untyped(0)), 3, source="documents.list"),
     *unread(lambda memory, source: memory.documents.get(source), 3, source="documents"),
     *unread(lambda memory, meta: memory.documents.add(Document("x", source="s"), metadata=meta), [1], "x", 0, ["ab"]),
-    *unread(lambda memory, after: memory.documents.chunks("s", after=after), HUGE, "x", None, True),
+    *unread(lambda memory, after: memory.documents.chunks("s", after=after), ENDLESS, "x", None, True),
     *unread(lambda _, given: IngestOptions(lenient=given), 5, None, name="lenient", source="IngestOptions"),
     *unread(lambda _, given: IngestOptions(record_text=given), 5, (), (None,), "body", name="record_text"),
     *unread(lambda _, given: IngestOptions(record_title=given), None, "t", name="record_title"),
     *unread(lambda _, given: IngestOptions(record_metadata=given), b"x", "m", name="record_metadata"),
     *invalid(lambda memory, query: memory.recall(query), None, name="query"),
-    *invalid(lambda memory, limit: memory.recall("x", limit=limit), 0, True, 2.5, HUGE, name="limit"),
+    *invalid(lambda memory, limit: memory.recall("x", limit=limit), 0, True, 2.5, ENDLESS, name="limit"),
+    *invalid(lambda memory, count: memory.recall("x", visible=count), -1, True, 2.5, ENDLESS, name="visible"),
+    *invalid(lambda memory, now: memory.recall("x", now=now), "noon", True, ENDLESS, name="now"),
     *invalid(lambda memory, where: memory.recall("x", where=where), {"kinds": ["turn"]}, name="where"),
     *invalid(lambda memory, session: memory.recall("x", session=session), 5, "s", b""),
-    *invalid(lambda memory, policy: memory.recall("x", policy=policy), 5, ["default"], b"default", name="policy"),
+    *invalid(
+        lambda memory, policy: memory.recall("x", policy=policy), 5, ENDLESS, ["default"], b"default", name="policy"
+    ),
     *invalid(lambda memory, policy: memory.recall("x", policy=policy), "best", name="policy", value="best"),
     *invalid(
         lambda memory, query: memory.recall(query, limit=0, visible=-1, now=untyped("today")),
         1,
         name="query, limit, visible, now",
     ),
-    *invalid(lambda memory, limit: memory.recall_logs(limit=limit), HUGE, 0),
-    *invalid(lambda memory, number: memory.recall_logs(after=number), "x", 1.5, True, HUGE, -HUGE),
-    *invalid(lambda memory, number: memory.recall_logs(before=number), "x", 1.5, True, HUGE, -HUGE),
+    *invalid(lambda memory, limit: memory.recall_logs(limit=limit), ENDLESS, 0),
+    *invalid(lambda memory, number: memory.recall_logs(after=number), "x", 1.5, True, ENDLESS, -ENDLESS),
+    *invalid(lambda memory, number: memory.recall_logs(before=number), "x", 1.5, True, ENDLESS, -ENDLESS),
     *invalid(lambda memory, since: memory.was_erased("local", since), "x", None, True, math.nan, ENDLESS, name="since"),
     *invalid(lambda memory, extract: memory.worker(extract), 5, "", [], name="extract"),
     *invalid(lambda _, tenant: Scope(tenant), "", name="tenant"),
@@ -161,7 +165,7 @@ def test_what_cannot_be_opened(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("now", [math.nan, math.inf, ENDLESS, None, "noon", True])
+@pytest.mark.parametrize("now", [math.nan, math.inf, ENDLESS, None, "noon", True], ids=type)
 def test_a_clock_that_shows_no_time(home: Path, docs: Path, now: Any) -> None:
     times = [now]
     with Memory(home, clock=lambda: times[0]) as memory:
@@ -207,7 +211,7 @@ def test_what_cannot_replace_a_message(memory: Memory, replacement: Any) -> None
     assert session.refresh()[0].text == "zebra"
 
 
-@pytest.mark.parametrize("number", [HUGE, -HUGE, 2**31, "x"])
+@pytest.mark.parametrize("number", [ENDLESS, -ENDLESS, 2**31, "x"], ids=type)
 def test_what_is_no_number_of_a_message(either: Memory, number: Any) -> None:
     session = either.session("s")
     session.append(Message("user", "zebra"))
@@ -227,7 +231,7 @@ def test_what_is_no_number_of_a_message(either: Memory, number: Any) -> None:
     assert session.page(after=1 - 2**31, limit=2**63 - 1) and not session.page(after=2**31 - 1)
 
 
-@pytest.mark.parametrize("time", [ENDLESS, True, -math.inf])
+@pytest.mark.parametrize("time", [ENDLESS, True, -math.inf], ids=type)
 def test_what_is_no_time(memory: Memory, time: Any) -> None:
     session = memory.session("s")
     for act in (

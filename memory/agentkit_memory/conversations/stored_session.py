@@ -23,6 +23,7 @@ from agentkit_prompts.context.json_form import from_json, to_json
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import UserInput
+from agentkit_prompts.errors import brief
 from agentkit_prompts.hints import Hinted
 
 if TYPE_CHECKING:
@@ -394,7 +395,9 @@ class StoredSession(metaclass=Hinted):
 
         check_number("redact: seq", seq)
         if not isinstance(replacement, str):
-            raise InvalidArgument(f"redact: expected text as the replacement, got {replacement!r}", name="replacement")
+            raise InvalidArgument(
+                f"redact: expected text as the replacement, got {brief(replacement)}", name="replacement"
+            )
         with self._lock:
             redact(self._branch, seq, replacement)
             self._catch_up()
@@ -442,7 +445,7 @@ def visible_messages(
     if not isinstance(session, StoredSession):
         if session is None or hasattr(session, "conversation"):
             return "", ()
-        raise InvalidArgument(f"recall: expected a session, as `memory.session(...)` returns it, got {session!r}")
+        raise InvalidArgument(f"recall: expected a session, as `memory.session(...)` returns it, got {brief(session)}")
     if session._branch.database is not database:
         return session.id, ()
     return session.id, session.ranges(last)

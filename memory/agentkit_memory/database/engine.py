@@ -30,6 +30,7 @@ from agentkit_memory.errors import (
     WouldWait,
 )
 from agentkit_memory.process.forks import keep, track
+from agentkit_prompts.errors import brief
 from agentkit_prompts.system.concurrency_limit import ConcurrencyLimit
 from agentkit_prompts.system.private_files import private_database
 from agentkit_prompts.system.threads import Threads
@@ -98,11 +99,11 @@ class Database:
         """
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout <= 1_000_000:
             raise InvalidArgument(
-                f"timeout: expected seconds to wait for a lock, 0 or more, got {timeout!r}", name="timeout"
+                f"timeout: expected seconds to wait for a lock, 0 or more, got {brief(timeout)}", name="timeout"
             )
         if not callable(clock):
             raise InvalidArgument(
-                f"clock: expected a function that returns seconds since 1970, got {clock!r}", name="clock"
+                f"clock: expected a function that returns seconds since 1970, got {brief(clock)}", name="clock"
             )
         if isinstance(target, Path):
             where = str(target)
@@ -145,7 +146,7 @@ class Database:
         # Infinity, NaN, and integers that are too large for a float are invalid.
         if isinstance(now, bool) or not isinstance(now, int | float) or not abs(now) <= sys.float_info.max:
             raise StoreError(
-                f"{self.where}: expected seconds since 1970 from the function `clock`, got {now!r}", name="clock"
+                f"{self.where}: expected seconds since 1970 from the function `clock`, got {brief(now)}", name="clock"
             )
         return float(now)
 

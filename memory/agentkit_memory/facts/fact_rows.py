@@ -312,7 +312,7 @@ class Facts(metaclass=Hinted):
         """
         check_limit("facts", limit)
         if not is_whole(after):
-            raise InvalidArgument(f"facts: expected the number of a fact as 'after', got {after!r}", name="after")
+            raise InvalidArgument(f"facts: expected the number of a fact as 'after', got {brief(after)}", name="after")
         statement = _CURRENT
         if superseded:
             statement = _LISTED

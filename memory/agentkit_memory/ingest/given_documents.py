@@ -37,7 +37,7 @@ from agentkit_memory.store.scope_rows import known_ids, scope_id
 from agentkit_prompts.context.foreign_documents import ForeignDocument, foreign_document
 from agentkit_prompts.context.parts import Image
 from agentkit_prompts.context.prompt_context import Document
-from agentkit_prompts.errors import MediaError
+from agentkit_prompts.errors import MediaError, brief
 from agentkit_prompts.hints import Hinted, with_option_hints
 from agentkit_prompts.names import nearest
 
@@ -272,7 +272,7 @@ def _checked_metadata_json(content: object, source: object, metadata: object, co
     problems += [*_source_problems(source), *_format_problems(content, content_format)]
     meta = "{}"
     if metadata is not None and not _is_mapping_of_names(metadata):
-        problems.append(f"expected a mapping of names to values as the metadata, got {metadata!r:.80}")
+        problems.append(f"expected a mapping of names to values as the metadata, got {brief(metadata)}")
     elif metadata:
         try:
             meta = written_metadata(cast("Mapping[str, object]", metadata), sort_keys=True)
@@ -285,7 +285,7 @@ def _checked_metadata_json(content: object, source: object, metadata: object, co
 
 def _source_problems(source: object) -> list[str]:
     if not isinstance(source, str) or not source.strip():
-        return [f"name the document: expected text as `source`, got {source!r:.80}"]
+        return [f"name the document: expected text as `source`, got {brief(source)}"]
     if storable(source) != source:
         return ["the source contains NUL or an unpaired surrogate"]
     if len(quote(source, safe="/:")) + len(_PREFIX) > MAX_BYTES:
@@ -375,7 +375,7 @@ def _format_of(source: str) -> Format:
 
 def _checked_source(source: object) -> str:
     if not isinstance(source, str):
-        raise IngestError("documents", f"expected text as the source of a document, got {source!r:.80}")
+        raise IngestError("documents", f"expected text as the source of a document, got {brief(source)}")
     return storable(source)
 
 
@@ -387,9 +387,9 @@ def _check_page(operation: str, limit: object, expected: str, after: object, *, 
     """
     problems = []
     if not is_valid:
-        problems.append(f"expected {expected} as 'after', got {after!r:.80}")
+        problems.append(f"expected {expected} as 'after', got {brief(after)}")
     if not is_whole(limit, 1):
-        problems.append(f"expected a limit of 1 or more, got {limit!r:.80}")
+        problems.append(f"expected a limit of 1 or more, got {brief(limit)}")
     if problems:
         raise IngestError(operation, "; ".join(problems))
 

@@ -128,13 +128,13 @@ def named_policy(policy: RecallPolicy | str | None) -> RecallPolicy:
         return policy
     if policy is None:
         return POLICIES["default"]
-    by_name = None
+    value, by_name = type(policy).__name__, None
     if isinstance(policy, str):
-        by_name = POLICIES.get(policy)
+        value, by_name = policy, POLICIES.get(policy)
     if by_name is None:
         raise InvalidArgument(
-            f"recall: unknown policy {policy!r}; expected one of {', '.join(POLICIES)}, or a RecallPolicy",
+            f"recall: unknown policy {brief(policy)}; expected one of {', '.join(POLICIES)}, or a RecallPolicy",
             name="policy",
-            value=str(policy),
+            value=value,
         )
     return by_name

@@ -94,14 +94,14 @@ def check_question(
     if not isinstance(query, str):
         problems.append(f"query: expected the question as text, got {type(query).__name__}")
     if not is_whole(limit, 1, MAX_CANDIDATES):
-        problems.append(f"limit: expected 1 to {MAX_CANDIDATES:,} documents, got {limit!r}")
+        problems.append(f"limit: expected 1 to {MAX_CANDIDATES:,} documents, got {brief(limit)}")
     if visible is not None and not is_whole(visible, 0):
-        problems.append(f"visible: expected a number of messages, 0 or more, or None for all, got {visible!r}")
+        problems.append(f"visible: expected a number of messages, 0 or more, or None for all, got {brief(visible)}")
     if now is not None and not (isinstance(now, datetime) or is_time(now)):
-        problems.append(f"now: expected a datetime or seconds since 1970, got {now!r}")
+        problems.append(f"now: expected a datetime or seconds since 1970, got {brief(now)}")
     if roles is not None and not _are_roles(roles):
         problems.append(
-            f"roles: expected some of {get_args(Speaker)}, such as ('user',), or None for all, got {roles!r:.80}"
+            f"roles: expected some of {get_args(Speaker)}, such as ('user',), or None for all, got {brief(roles)}"
         )
     if not isinstance(where, RecallFilter | None):
         problems.append(f"where: expected RecallFilter(metadata={{...}}), or None for everything, got {brief(where)}")

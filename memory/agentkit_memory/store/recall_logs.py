@@ -69,7 +69,8 @@ class RecallLogs:
         """
         if keep is not None and not is_whole(keep, 0):
             raise InvalidArgument(
-                f"recall logs: expected a maximum number of logs, 0 or more, or None for all, got {keep!r}", name="keep"
+                f"recall logs: expected a maximum number of logs, 0 or more, or None for all, got {brief(keep)}",
+                name="keep",
             )
 
     def write(self, scope: Scope, scope_number: int | None, make: Callable[[], RecallLog]) -> None:

@@ -18,7 +18,7 @@ from agentkit_prompts.composition.sections import EMPTY, Fragment, Section
 from agentkit_prompts.composition.select_examples import select
 from agentkit_prompts.composition.tools_and_output import OutputRequest, ToolsAndOutput
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec, UserInput
-from agentkit_prompts.errors import PromptError, check_types, kind_of
+from agentkit_prompts.errors import PromptError, brief, check_types, kind_of
 from agentkit_prompts.hints import with_option_hints
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tokens.budget import Budget
@@ -139,7 +139,7 @@ def _check_options(budget: int | Budget | None, counter: TokenCounter | None, ca
     if cache is not None and type(cache) is not RenderCache:
         check_types(PromptError, "compose", cache=(cache, RenderCache, "a RenderCache"))
     if counter is not None and not is_counter(counter):
-        raise PromptError(f"compose: counter: {COUNTER_EXPECTED}, got {counter!r:.60}", name="counter")
+        raise PromptError(f"compose: counter: {COUNTER_EXPECTED}, got {brief(counter)}", name="counter")
     if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int | Budget)):
         received = kind_of(budget)
         raise PromptError(

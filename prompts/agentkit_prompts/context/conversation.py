@@ -17,7 +17,7 @@ from pydantic_core import CoreSchema, core_schema
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.orphans import without_orphans
 from agentkit_prompts.context.parts import Part
-from agentkit_prompts.errors import MessageError, check_types
+from agentkit_prompts.errors import MessageError, brief, check_types
 from agentkit_prompts.hints import hinted
 from agentkit_prompts.limits import MAX_CACHED_PER_OBJECT
 
@@ -207,7 +207,7 @@ class Conversation(Sequence[Message]):
         """
         size = len(self)
         if type(count) is not int or not 0 <= count <= size:
-            raise MessageError(f"expected a number of messages from 0 to {size}, got {count!r}", name="count")
+            raise MessageError(f"expected a number of messages from 0 to {size}, got {brief(count)}", name="count")
         before, after = self._borders_of_results(count)
         if after > count:
             choice = f"use {before} or {after}"
@@ -235,7 +235,9 @@ class Conversation(Sequence[Message]):
                 be edited.
         """
         if type(number) is not int or not 1 <= number <= len(self):
-            raise MessageError(f"expected the number of a message from 1 to {len(self)}, got {number!r}", name="number")
+            raise MessageError(
+                f"expected the number of a message from 1 to {len(self)}, got {brief(number)}", name="number"
+            )
         old = self[number - 1]
         if old.role == "tool" or old.tool_calls:
             reason = f"message {number} belongs to a round of tool calls: rewind to an earlier message"

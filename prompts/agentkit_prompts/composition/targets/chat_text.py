@@ -28,7 +28,7 @@ from agentkit_prompts.composition.targets.chat_trees import (
 from agentkit_prompts.composition.targets.tools_in_text import shows_tools, with_tools_as_text
 from agentkit_prompts.context.items import Document
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.errors import ChatTemplateError, ControlTokenError
+from agentkit_prompts.errors import ChatTemplateError, ControlTokenError, brief
 from agentkit_prompts.templates.spans import Segment
 from agentkit_prompts.tokens.counter import prompt_count
 
@@ -163,7 +163,8 @@ def check_policy(policy: object) -> None:
     """Reject a value of `control_tokens` that is not a `Policy`, with a ChatTemplateError."""
     if policy not in _POLICIES:
         raise ChatTemplateError(
-            f"control_tokens: expected one of {', '.join(map(repr, _POLICIES))}, got {policy!r}", name="control_tokens"
+            f"control_tokens: expected one of {', '.join(map(repr, _POLICIES))}, got {brief(policy)}",
+            name="control_tokens",
         )
 
 
