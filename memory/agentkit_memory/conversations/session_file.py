@@ -21,8 +21,9 @@ from agentkit_memory.store.scope_rows import scope_id
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.errors import MessageError, Problem, brief
+from agentkit_prompts.limits import MAX_INPUT_BYTES
 from agentkit_prompts.names import nearest
-from agentkit_prompts.system.regular_files import open_regular
+from agentkit_prompts.system.regular_files import bounded_lines, open_regular
 
 _FIELDS = ("session", "messages", "key", "said_at")
 _MAX_PROBLEMS = 20
@@ -75,7 +76,7 @@ def import_sessions(
         except StoreError as error:
             error.add_note(f"{path}, line {number}; the lines before are stored: repeat the call to continue")
             raise
-        done = SessionImport(done.lines + 1, done.added + added, done.done_bytes + len(text), total)
+        done = SessionImport(done.lines + 1, done.added + added, done.done_bytes + len(text or b""), total)
         failpoint("sessions.line")
         if on_progress is not None and done.lines % _STEP == 0:
             on_progress(done)
@@ -95,7 +96,7 @@ def _check(path: Path) -> int:
     # Keys by their digests, because a file may have millions of lines.
     keys: dict[bytes, int] = {}
     for number, text in _lines(path):
-        total += len(text)
+        total += len(text or b"")
         try:
             line = _read(number, text)
         except StoreError as error:
@@ -113,12 +114,12 @@ def _check(path: Path) -> int:
     return total
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield number and bytes of each line that is not empty."""
+def _lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
+    """Yield number and bytes of each line that is not empty; None instead of a line that is too long."""
     try:
         with open_regular(path) as file:
-            for number, text in enumerate(file, 1):
-                if text.strip():
+            for number, text in bounded_lines(file, MAX_INPUT_BYTES):
+                if text is None or text.strip():
                     yield number, text
     except OSError as error:
         raise IngestError(
@@ -126,12 +127,16 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         ) from error
 
 
-def _read(number: int, text: bytes) -> _Line:
+def _read(number: int, text: bytes | None) -> _Line:
     """Return a line.
 
     Raises:
         InvalidArgument: The line is invalid; lists all problems.
     """
+    if text is None:
+        raise InvalidArgument(
+            f"longer than {MAX_INPUT_BYTES:,} bytes: append the messages in several lines", name="line", value=number
+        )
     try:
         row = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
 
@@ -94,6 +95,19 @@ def read_regular(path: str | os.PathLike[str], limit: int = _MAX_BYTES, *, folde
     if data is None or len(data) > limit:
         raise OSError(f"it has more than the {limit:,} bytes that are read")
     return data
+
+
+def bounded_lines(file: BufferedReader, limit: int) -> Iterator[tuple[int, bytes | None]]:
+    """Yield number and bytes of each line; None instead of a line of more than `limit` bytes without its line feed."""
+    number = 0
+    while line := file.readline(limit + 1):
+        number += 1
+        if len(line) <= limit or line.endswith(b"\n"):
+            yield number, line
+            continue
+        while line and not line.endswith(b"\n"):
+            line = file.readline(limit)
+        yield number, None
 
 
 def read_regular_text(path: str | os.PathLike[str], limit: int = _MAX_BYTES, *, folder: Path | None = None) -> str:

@@ -14,6 +14,7 @@ import pytest
 
 from agentkit.memory import AlreadyUsed, IngestError, Memory
 from agentkit_memory.conversations.session_file import SessionImport
+from agentkit_prompts.limits import MAX_INPUT_BYTES
 from tests.raising import raises
 
 CALL = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
@@ -77,6 +78,15 @@ def test_all_invalid_lines_are_named_and_nothing_is_stored(memory: Memory, file:
     assert memory.sessions() == ()
     with pytest.raises(IngestError):
         memory.admin.import_sessions(file.with_name("missing"))
+
+
+def test_a_line_that_is_too_long_is_an_invalid_line(memory: Memory, file: Path) -> None:
+    padded = line("s", "b").encode().ljust(MAX_INPUT_BYTES + 1)
+    file.write_bytes(b"\n".join([line("s", "a").encode(), padded, b"[1]", line("s", "c").encode()]))
+    with raises(IngestError, path=str(file)) as caught:
+        memory.admin.import_sessions(file)
+    assert [problem.place for problem in caught.value.problems] == ["line 2", "line 3"]
+    assert memory.sessions() == ()
 
 
 def test_a_key_of_other_messages_names_its_line(memory: Memory, file: Path) -> None:
