@@ -33,7 +33,7 @@ def write_backup(database: Database, path: Path) -> int:
     """Write a backup and return its size in bytes; see `Admin.backup`."""
     with new_file(path) as draft:
         if database.is_sqlite:
-            database.copy_into(draft)
+            database.copy_into(draft, path)
         else:
             _copy_rows(database, draft)
         failpoint("backup.copied")

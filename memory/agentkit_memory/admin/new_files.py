@@ -5,13 +5,12 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from agentkit_memory.checks import expanded, is_file_name
 from agentkit_memory.errors import InvalidArgument, StoreError, StoreUnavailable
-from agentkit_prompts.system.flushed_files import replace_files
-from agentkit_prompts.system.private_files import private_file
+from agentkit_prompts.system.flushed_files import whole_file
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 """Error numbers of a disk that accepts no more bytes."""
@@ -36,27 +35,21 @@ def new_file(path: Path) -> Iterator[Path]:
     """Yield the path of an empty draft to write. Rename the draft to `path` at the end, or remove it on any error.
 
     Raises:
-        StoreUnavailable: The file exists already, it cannot be created, or the disk is full.
+        StoreUnavailable: The file exists already, its folder is missing, it cannot be created, or the disk is full.
     """
-    draft = path.with_name(f"{path.name}.partial")
     if path.exists() or path.is_symlink():
         raise StoreUnavailable(
             f"{path}: the file exists already; nothing was written: choose another name",
             path=str(path),
             name="exists",
         )
+    if not path.parent.is_dir():
+        raise file_problem(path, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
     try:
-        # A process that was killed may have left a draft.
-        draft.unlink(missing_ok=True)
-        private_file(draft)
-        yield draft
-        replace_files({draft: path})
-    except BaseException as error:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise file_problem(path, error) from error
-        raise
+        with whole_file(path) as draft:
+            yield draft
+    except OSError as error:
+        raise file_problem(path, error) from error
 
 
 def file_problem(path: Path, error: OSError) -> StoreError:

@@ -196,8 +196,13 @@ class Database:
         with self.snapshot() as connection:
             return read(connection)
 
-    def copy_into(self, path: Path) -> None:
-        """Write a copy of a SQLite file, without deleted bytes, into an empty file. No reader or writer is blocked."""
+    def copy_into(self, path: Path, name: Path) -> None:
+        """Write a copy of a SQLite file, without deleted bytes, into an empty file. No reader or writer is blocked.
+
+        Args:
+            path: The empty file.
+            name: Path of the copy in errors.
+        """
         if self._closed:
             raise self._refusal()
         try:
@@ -207,7 +212,7 @@ class Database:
         except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
             where = self.where
             if code_of(getattr(error, "orig", error)) in _TARGET_CODES:
-                where = str(path)
+                where = str(name)
             raise translate(error, where) from error
 
     def change(

@@ -279,10 +279,28 @@ def test_what_is_there_is_not_overwritten_and_a_copy_is_for_its_owner_alone(
         for act in (memory.admin.backup, memory.admin.export):
             with pytest.raises(StoreUnavailable) as caught:
                 act(tmp_path / "nowhere" / "copy")
-            assert Path(str(caught.value.path)).parent == tmp_path / "nowhere"
+            assert caught.value.path == str(tmp_path / "nowhere" / "copy")
         with raises(StoreUnavailable, path=str(tmp_path / "nothing")):
             memory.admin.restore(tmp_path / "nothing")
         assert {each.name for each in tmp_path.iterdir()} == {"copy", "docs", "store"}
+
+
+def test_two_exports_to_one_path_at_once_both_write_a_whole_file(home: Path, docs: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    with Memory(home) as memory, Memory(home) as other, Memory(tmp_path / "second") as second:
+        fill(memory, docs)
+        first = [True]
+
+        def write_other(*_: object) -> None:
+            if first and any("copy" in each.name for each in tmp_path.iterdir()):
+                first.clear()
+                other.admin.export(copy)
+
+        event.listen(StoreProbe(memory).engine, "before_cursor_execute", write_other)
+        assert memory.admin.export(copy) > 0 and not first
+        second.admin.restore(copy)
+        assert rows(second) == rows(memory)
+    assert {each.name for each in tmp_path.iterdir()} == {"copy", "docs", "second", "store"}
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the limit of a file is POSIX's")
@@ -300,7 +318,7 @@ def test_a_full_disk_leaves_no_file_and_the_store_as_it_was(
         try:
             with pytest.raises(StoreUnavailable) as caught:
                 write(memory, tmp_path / "copy")
-            assert Path(str(caught.value.path)).name in ("copy", "copy.partial")
+            assert Path(str(caught.value.path)).name == "copy"
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         assert {each.name for each in tmp_path.iterdir()} == {"docs", "store"}
