@@ -395,9 +395,7 @@ class StoredSession(metaclass=Hinted):
 
         check_number("redact: seq", seq)
         if not isinstance(replacement, str):
-            raise InvalidArgument(
-                f"redact: expected text as the replacement, got {brief(replacement)}", name="replacement"
-            )
+            raise InvalidArgument(f"redact: replacement: expected text, got {brief(replacement)}", name="replacement")
         with self._lock:
             redact(self._branch, seq, replacement)
             self._catch_up()
