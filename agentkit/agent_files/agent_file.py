@@ -9,7 +9,9 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstrai
 from pydantic_core import PydanticCustomError
 
 from agentkit.agent_files.yaml_lines import IMPORT
+from agentkit.models.prices import Dollars
 from agentkit_prompts.names import similar
+from agentkit_prompts.options import CountOrZero
 
 _Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
@@ -27,6 +29,26 @@ class _Part(BaseModel):
     """A mapping of an agent file, without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class _PriceFields(_Part):
+    input: Dollars = Field(description="Price of the prompt.")
+    output: Dollars = Field(description="Price of the reply.")
+    cached: Dollars | None = Field(
+        default=None, description="Price of prompt tokens from the prompt cache; the price of the prompt by default."
+    )
+
+
+class LongPricePart(_PriceFields):
+    """Price of a whole request with a long prompt."""
+
+    tokens: CountOrZero = Field(description="The price is for prompts with more tokens.")
+
+
+class PricePart(_PriceFields):
+    """Price of a million tokens in US dollars; see `Price`."""
+
+    long: LongPricePart | None = Field(default=None, description="Price of a whole request with a long prompt.")
 
 
 class ModelPart(_Part):
@@ -53,6 +75,10 @@ class ModelPart(_Part):
     )
     template_kwargs: dict[str, Any] = Field(
         default={}, description="With a chat template: its further variables, such as `enable_thinking: false`."
+    )
+    price: PricePart | None = Field(
+        default=None,
+        description="For `limits.money` and the cost of a run, if agentkit does not contain the price of the model.",
     )
 
 

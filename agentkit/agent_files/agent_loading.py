@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
-
-from pydantic import ValidationError
 
 from agentkit.agent.agent import Agent
 from agentkit.agent_files.agent_file import (
@@ -22,31 +20,37 @@ from agentkit.agent_files.agent_file import (
     ModelPart,
     is_import_path,
 )
-from agentkit.agent_files.agent_model import agent_model, check_template_allowed, setting_places
-from agentkit.agent_files.agent_parts import budget_of, compaction_of, expanded, guard_of, recall_options_of
+from agentkit.agent_files.agent_file_error import AgentFileError
+from agentkit.agent_files.agent_model import (
+    ERRORS,
+    agent_model,
+    check_template_allowed,
+    invalid_argument,
+    setting_places,
+)
+from agentkit.agent_files.agent_parts import budget_of, compaction_of, expanded, guard_of, price_of, recall_options_of
 from agentkit.agent_files.file_texts import described, with_examples
 from agentkit.agent_files.import_path import imported
 from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.agent_files.module_agent import loaded_module_agent
 from agentkit.agent_files.shared_memories import SharedMemories
-from agentkit.agent_files.yaml_lines import Place, Problem, YamlFile, listed, read_yaml
-from agentkit.errors import AgentDefinitionError, AgentError
+from agentkit.agent_files.yaml_lines import Place, Problem, YamlFile, read_yaml
+from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model
-from agentkit.models.model_errors import ModelError
 from agentkit.models.redacting.redacting_model import RedactingModel
 from agentkit.models.settings import ModelSettings
 from agentkit.run.parts.limits import Limits
 from agentkit.run.parts.recaller import check_shown
-from agentkit_memory import Scope, StoreError
+from agentkit_memory import Scope
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate
 from agentkit_prompts.context.prompt_context import Example
-from agentkit_prompts.errors import ChatTemplateError, PromptError, PromptFilesError, check_types
+from agentkit_prompts.errors import PromptFilesError, check_types
 from agentkit_prompts.prompt_files.prompt_folder import PromptFolder
 from agentkit_prompts.tokens.counter import TokenCounter
 from agentkit_prompts.tokens.tokenizer_counters import TiktokenCounter, TokenizersCounter
 from agentkit_prompts.tree.layers import Layers
-from agentkit_tools import ClearResults, DynamicToolset, MCPToolset, SkillFolder, ToolError, todo_tools
+from agentkit_tools import ClearResults, DynamicToolset, MCPToolset, SkillFolder, todo_tools
 from agentkit_tools.schemas.foreign_shapes import library_of
 
 if TYPE_CHECKING:
@@ -54,26 +58,6 @@ if TYPE_CHECKING:
 
 _loading: ContextVar[tuple[Path, ...]] = ContextVar("agentkit_loading", default=())
 """Files of the nested calls of `load_agent`, the outermost file first."""
-_ERRORS = (AgentError, ModelError, PromptError, ToolError, StoreError, ValidationError, TypeError, ValueError, OSError)
-"""Errors of invalid parts of an agent file."""
-
-
-class AgentFileError(AgentDefinitionError):
-    """Invalid agent file.
-
-    Attributes:
-        problems: All problems, each with its file, line and key.
-        path: File or argument of the first problem.
-        line: Line of the first problem; None without a line.
-        name: Key of the first problem, such as `tools[0].agent`; None without a key.
-        files: The files and folders that were read.
-    """
-
-    def __init__(self, problems: list[Problem], files: Sequence[Path] = ()) -> None:
-        first = problems[0]
-        super().__init__(listed(problems), path=first.file, line=first.line, name=first.key or None)
-        self.problems = tuple(problems)
-        self.files = tuple(files)
 
 
 def load_agent(
@@ -286,7 +270,7 @@ class _AgentFileLoader:
             self._files += error.files
         except PromptFilesError as error:
             self._problems += [file.problem(place, str(problem)) for problem in error.errors]
-        except _ERRORS as error:
+        except ERRORS as error:
             self._problems.append(file.problem(place, str(error) or type(error).__name__))
 
     def _model_of(self, file: YamlFile, entry: str | ModelPart) -> Model | None:
@@ -304,13 +288,19 @@ class _AgentFileLoader:
         try:
             if self._chat_template is not None:
                 check_template_allowed(model)
-            named = agent_model(model, template, part.session_len, settings, part.control_tokens, part.template_kwargs)
+            # The price is the price of the model in the file.
+            price = None
+            if self._model is None:
+                price = price_of(part.price)
+            named = agent_model(
+                model, template, part.session_len, settings, part.control_tokens, part.template_kwargs, price
+            )
             if part.redact is None:
                 return named
             # Also around a model of the caller: another model must not receive the data.
             return RedactingModel(named, layers=part.redact)
-        except _ERRORS as error:
-            argument = self._invalid_argument(error)
+        except ERRORS as error:
+            argument = invalid_argument(error, self._model, self._chat_template)
             if argument is None:
                 raise
             places = setting_places(error, file, argument, names_model=self._model is None)
@@ -327,17 +317,6 @@ class _AgentFileLoader:
         if path.exists() or Path(template).exists():
             return path
         return template
-
-    def _invalid_argument(self, error: Exception) -> str | None:
-        """Return the argument of `load_agent` that caused an error of the model; None if the agent file caused it."""
-        is_about_template = isinstance(error, ChatTemplateError)
-        if self._chat_template is not None:
-            is_about_template = is_about_template or getattr(error, "name", None) == "chat_template"
-            if is_about_template or self._model is None:
-                return "chat_template"
-        if is_about_template or self._model is None:
-            return None
-        return "model"
 
     def _counter(self, name: str) -> TokenCounter:
         kind, mark, encoding = name.partition(":")

@@ -7,10 +7,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from agentkit.agent_files.agent_file import BudgetPart, CompactionPart, RecallPart
+from agentkit.agent_files.agent_file import BudgetPart, CompactionPart, PricePart, RecallPart
 from agentkit.errors import AgentDefinitionError
 from agentkit.models import model_names
 from agentkit.models.model import Model
+from agentkit.models.prices import Price, read_price
 from agentkit.models.redacting.redacting_model import RedactingModel
 from agentkit.run.parts.compaction import Compaction, Summarise, Trim
 from agentkit.run.parts.recaller import RecallOptions
@@ -50,6 +51,13 @@ def compaction_of(part: CompactionPart, model: Model) -> Compaction:
         if isinstance(model, RedactingModel):
             writer = model.with_model(writer)
     return Summarise(writer, tokens=part.tokens, keep=part.keep)
+
+
+def price_of(part: PricePart | None) -> Price | None:
+    """Return the price of a model; None without a price."""
+    if part is None:
+        return None
+    return read_price(part.model_dump(exclude_none=True))
 
 
 def guard_of(guard: Any) -> Guard:

@@ -65,7 +65,8 @@ def loaded_agent(
     Raises:
         AgentDefinitionError: The file or module is missing or invalid.
     """
-    from agentkit.agent_files.agent_loading import AgentFileError, load_agent
+    from agentkit.agent_files.agent_file_error import AgentFileError
+    from agentkit.agent_files.agent_loading import load_agent
     from agentkit.cli.default_agent import full_name
 
     source = utf8(source)

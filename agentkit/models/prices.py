@@ -19,7 +19,7 @@ from agentkit.models.providers import provider_at
 from agentkit_prompts.options import CountOrZero, options
 
 _MILLION = 1_000_000
-_Dollars: TypeAlias = Annotated[float, Field(ge=0, le=1_000_000_000)]
+Dollars: TypeAlias = Annotated[float, Field(ge=0, le=1_000_000_000)]
 _SNAPSHOT = re.compile(r"-(\d{4}-\d\d-\d\d|\d{8}|latest)$")
 
 
@@ -31,11 +31,11 @@ class Price:
         AgentDefinitionError: A price is negative, above the maximum, or not a number.
     """
 
-    input: _Dollars
+    input: Dollars
     """Price of the prompt."""
-    output: _Dollars
+    output: Dollars
     """Price of the reply."""
-    cached: _Dollars | None = None
+    cached: Dollars | None = None
     """Price of prompt tokens from the prompt cache of the endpoint; None if cached tokens cost the same."""
     long: tuple[CountOrZero, Price] | None = None
     """Threshold in tokens of the prompt, and the price of the whole request if the prompt has more tokens."""
@@ -56,8 +56,8 @@ def price_problem(model: Model) -> str:
     """Return the text of the problem that the price of a model is unknown, with a remedy."""
     return (
         f"the price of the model {model.name!r} is unknown: pass the price in US dollars per million tokens, such as "
-        f"{type(model).__name__}(..., price=Price(input=0.25, output=2.0, cached=0.025)); a custom class needs an "
-        "attribute `price`"
+        f"{type(model).__name__}(..., price=Price(input=0.25, output=2.0, cached=0.025)), or in an agent file "
+        "`price: {input: 0.25, output: 2.0, cached: 0.025}` of the model; a custom class needs an attribute `price`"
     )
 
 
@@ -104,7 +104,7 @@ def known_price(host: str, model: str) -> Price | None:
 @lru_cache(maxsize=1)
 def _rows() -> Mapping[tuple[str, str], Price]:
     rows = json.loads(Path(__file__).with_name("prices.json").read_text("utf-8"))
-    return {(row["host"], row["model"]): _price(row) for row in rows}
+    return {(row["host"], row["model"]): read_price(row) for row in rows}
 
 
 def _packaged_price(host: str, model: str) -> Price | None:
@@ -154,8 +154,9 @@ def _amount(price: Any, *, is_long: bool) -> float | None:
     return float(getattr(price, "base", price))
 
 
-def _price(row: Mapping[str, Any]) -> Price:
+def read_price(row: Mapping[str, Any]) -> Price:
+    """Return the price of a row of `prices.json`, or of an agent file."""
     long = None
     if "long" in row:
-        long = (row["long"]["tokens"], _price(row["long"]))
+        long = (row["long"]["tokens"], read_price(row["long"]))
     return Price(row["input"], row["output"], row.get("cached"), long)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from agentkit.agent_files.agent_loading import AgentFileError
+from agentkit.agent_files.agent_file_error import AgentFileError
 from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.errors import AgentDefinitionError
 from agentkit.ground.threads import in_thread
