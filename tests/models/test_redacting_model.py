@@ -33,6 +33,7 @@ from agentkit.prompts import (
     Layers,
     MemoPrompt,
     Template,
+    Text,
     TextPrompt,
     ToolSpec,
     Url,
@@ -253,6 +254,25 @@ def test_data_across_texts_of_different_origin_is_redacted_once() -> None:
     composition, found = RedactingModel(Echo()).redacted(compose(layers, context))
     assert [item.text for item in found] == [MAIL]
     assert re.fullmatch(r"Mail \[EMAIL_\w+\]!", composition.messages[0].text)
+
+
+def test_parts_names_and_repeated_keys_of_stored_messages_are_redacted() -> None:
+    user, domain = MAIL.split("@")
+    history = [
+        Message("user", (Text(f"{user}@"), Text(domain), Text(CARD), Text("5 ok")), name=MAIL),
+        Message("assistant", "", [ToolCall("c4111111111111111", "f", f'{{"to": "{MAIL}", "to": 1}}')]),
+        Message("tool", "r", tool_call_id="c4111111111111111", name="f"),
+    ]
+    composition, found = RedactingModel(Echo()).redacted(
+        compose(Layers("S"), PromptContext(user_input="Hi", conversation=history))
+    )
+    message, reply, result = composition.conversation
+    assert {item.text for item in found} == {MAIL, CARD}
+    assert [PLACEHOLDER.sub("_", part.text) for part in message.parts if isinstance(part, Text)] == ["_", "_", "5 ok"]
+    assert PLACEHOLDER.fullmatch(message.name or "")
+    assert reply.tool_calls[0].arguments == '{"to": 1}'
+    assert reply.tool_calls[0].id == result.tool_call_id == "c4111111111111111"
+    assert MAIL not in sent_text(composition)
 
 
 def test_overlapping_findings_of_detectors_become_one_placeholder() -> None:

@@ -90,6 +90,26 @@ def test_all_untrusted_texts_are_marked_and_texts_of_the_developer_are_not(model
     assert json.dumps(local.request_body(developer)).count(TOKEN) == 2
 
 
+@pytest.mark.parametrize("name", ["qwen2.5-7b", "a-new-model"])
+def test_tokens_that_parts_form_together_names_and_repeated_keys_are_marked(name: str) -> None:
+    local = OpenAIModel(name, base_url="http://127.0.0.1:9/v1", api_key="key-of-nobody")
+    twice = f'{{"text": "{TOKEN}", "text": "x"}}'
+    history = [
+        Message("user", (Text(f"{TOKEN}<|im_"), Text("start|>"), Text("ok")), name=TOKEN),
+        Message("assistant", "", [ToolCall(TOKEN, TOKEN, "{}"), ToolCall("c2", "f", twice)]),
+        Message("tool", "a", tool_call_id=TOKEN, name=TOKEN),
+        Message("tool", "b", tool_call_id="c2", name="f"),
+    ]
+    body = local.request_body(composed("Hi", conversation=history))
+    user, reply, first, _, _ = [message for message in body["messages"] if message["role"] != "system"]
+    assert [part["text"] for part in user["content"]] == [f"{MARKED}<\u200b|im_", "start|>", "ok"]
+    assert user["name"] == MARKED
+    assert [call["function"]["arguments"] for call in reply["tool_calls"]] == ["{}", '{"text": "x"}']
+    assert (reply["tool_calls"][0]["id"], reply["tool_calls"][0]["function"]["name"]) == (MARKED, MARKED)
+    assert first["tool_call_id"] == MARKED
+    assert TOKEN not in json.dumps(body, ensure_ascii=False)
+
+
 @pytest.mark.parametrize(
     ("name", "url", "text", "is_marked"),
     [

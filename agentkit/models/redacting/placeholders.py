@@ -10,6 +10,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple, TypeAlias
 
 from agentkit.models.redacting.personal_data import PersonalText
+from agentkit_prompts.chat_templates.guard.token_marks import parsed_json
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.spans import Segment
 
@@ -65,13 +66,38 @@ class Placeholders:
             return text
         return "".join([*pieces, text[end:]])
 
+    def add_to_parts(self, texts: Sequence[str], items: set[Redacted]) -> Sequence[str]:
+        """Return neighbouring texts with placeholders, also for data that they form together."""
+        joined = "".join(texts)
+        findings: list[PersonalText] = []
+        is_found = bytearray(len(joined))
+        start = 0
+        for text in texts:
+            for own in self._findings(text):
+                finding = PersonalText(own.start + start, own.end + start, own.kind)
+                is_found[finding.start : finding.end] = b"\1" * (finding.end - finding.start)
+                findings.append(finding)
+            start += len(text)
+        if len(texts) > 1:
+            findings += [across for across in self._findings(joined) if not any(is_found[across.start : across.end])]
+        findings.sort()
+        segments = [Segment(text, trust="untrusted") for text in texts]
+        return [segment.text for segment in self._replaced(segments, joined, findings, items)]
+
+    def add_in_name(self, text: str, items: set[Redacted]) -> str:
+        """Return the text: ids of calls and names of tools are no personal data, and their digits can look like it."""
+        return text
+
     def add_in_json(self, text: str, items: set[Redacted]) -> str:
         """Return the JSON text of arguments with placeholders in its texts and numbers; other text as in `add`."""
         own: set[Redacted] = set()
         try:
-            changed = json.dumps(self._changed(json.loads(text), own), ensure_ascii=False)
+            value, repeats_names = parsed_json(text)
+            changed = json.dumps(self._changed(value, own), ensure_ascii=False)
         except (ValueError, RecursionError):
             return self.add(text, items)
+        if repeats_names:
+            self.add(text, own)
         if not own:
             return text
         items |= own

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from agentkit_prompts.chat_templates.guard.token_marks import TokenMarks, changed_texts
@@ -14,12 +16,12 @@ from agentkit_prompts.composition.sections import Fragment, Section
 from agentkit_prompts.composition.tools_and_output import ToolsAndOutput
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.items import ToolSpec
-from agentkit_prompts.context.messages import Message
-from agentkit_prompts.context.parts import Text
+from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.parts import Part, Text
 from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.limits import MAX_CACHED
 from agentkit_prompts.templates.rendered import Rendered
-from agentkit_prompts.templates.spans import Segment, insert_breaks
+from agentkit_prompts.templates.spans import Segment, broken_at
 
 Content = TypeVar("Content", bound=CallContent)
 Item = TypeVar("Item", bound=Hashable)
@@ -39,8 +41,16 @@ class TextChange(Protocol[Item]):
         """Return a changed text."""
         ...
 
+    def add_to_parts(self, texts: Sequence[str], items: set[Item]) -> Sequence[str]:
+        """Return the changed texts of neighbouring parts of a message, which a server can join to one text."""
+        ...
+
     def add_in_json(self, text: str, items: set[Item]) -> str:
         """Return the JSON text of arguments with changed texts."""
+        ...
+
+    def add_in_name(self, text: str, items: set[Item]) -> str:
+        """Return the changed id of a call, or the changed name of a tool."""
         ...
 
     def in_rendered(self, rendered: Rendered, items: set[Item]) -> Rendered:
@@ -82,8 +92,14 @@ class _Marking:
     def add(self, text: str, items: set[str]) -> str:
         return self._marks.add(text, items)
 
+    def add_to_parts(self, texts: Sequence[str], items: set[str]) -> Sequence[str]:
+        return self._marks.add_to_parts(texts, items)
+
     def add_in_json(self, text: str, items: set[str]) -> str:
         return self._marks.add_in_json(text, items)
+
+    def add_in_name(self, text: str, items: set[str]) -> str:
+        return self._marks.add(text, items)
 
     def in_rendered(self, rendered: Rendered, items: set[str]) -> Rendered:
         # The tokens of the developer's texts stay: the segments are read only if a text has tokens.
@@ -112,7 +128,9 @@ def _contains_bracket(text: str) -> bool:
 
 def _count_brackets(message: Message) -> int:
     """Return 1 if a text of a message contains a bracket, otherwise 0."""
-    texts = [message.text, *[call.arguments for call in message.tool_calls], *[item.text for item in message.thinking]]
+    texts = [message.text, message.name or "", message.tool_call_id or "", *[item.text for item in message.thinking]]
+    for call in message.tool_calls:
+        texts += call.id, call.name, call.arguments
     # An escape, such as `\u003c` in the arguments of a call, can be a bracket.
     return int(any("\\u" in text or _contains_bracket(text) for text in texts))
 
@@ -147,21 +165,45 @@ def _conversation(
 
 
 def _message(message: Message, change: TextChange[Any]) -> _ChangedMessage:
-    """Return a message with changes in its text, the arguments of its calls and its thinking without a signature."""
+    """Return a message with changes in its text, names, ids, calls and thinking without a signature."""
     items: set[Any] = set()
-    content = message.content
-    if isinstance(content, str):
-        content = change.add(content, items)
-    else:
-        content = tuple(
-            [Text(change.add(part.text, items), kind=part.kind) if isinstance(part, Text) else part for part in content]
-        )
-    calls = tuple([replace(call, arguments=change.add_in_json(call.arguments, items)) for call in message.tool_calls])
+    content = _content(message.content, change, items)
+    name, answered = message.name, message.tool_call_id
+    if name is not None and message.role == "tool":
+        name = change.add_in_name(name, items)
+    elif name is not None:
+        name = change.add(name, items)
+    if answered is not None:
+        answered = change.add_in_name(answered, items)
+    calls = tuple([_call(call, change, items) for call in message.tool_calls])
     thinking = tuple([_thinking(thought, change, items) for thought in message.thinking])
     if not items:
         return _ChangedMessage(message, frozenset())
-    changed = replace(message, content=content, tool_calls=calls, thinking=thinking)
+    changed = replace(message, content=content, tool_calls=calls, tool_call_id=answered, name=name, thinking=thinking)
     return _ChangedMessage(changed, frozenset(items))
+
+
+def _content(content: str | tuple[Part, ...], change: TextChange[Any], items: set[Any]) -> str | tuple[Part, ...]:
+    if isinstance(content, str):
+        return change.add(content, items)
+    parts: list[Part] = []
+    for kind, neighbours in groupby(content, attrgetter("kind")):
+        group = [*neighbours]
+        if kind in ("text", "refusal"):
+            texts = change.add_to_parts([part.text for part in group if isinstance(part, Text)], items)
+            # A placeholder can replace the text of a whole part, and servers refuse empty parts.
+            group = [Text(text, kind=kind) for text in texts if text]
+        parts += group
+    return tuple(parts)
+
+
+def _call(call: ToolCall, change: TextChange[Any], items: set[Any]) -> ToolCall:
+    return replace(
+        call,
+        id=change.add_in_name(call.id, items),
+        name=change.add_in_name(call.name, items),
+        arguments=change.add_in_json(call.arguments, items),
+    )
 
 
 def _thinking(thought: Thinking, change: TextChange[Any], items: set[Any]) -> Thinking:
@@ -191,14 +233,7 @@ def _rendered(rendered: Rendered, marks: TokenMarks, tokens: set[str]) -> Render
             tokens.add(token)
     if not offsets:
         return rendered
-    marked: list[Segment] = []
-    start = 0
-    for segment in segments:
-        end = start + len(segment.text)
-        inside = [offset - start for offset in offsets if start < offset <= end]
-        marked.append(segment._replace(text=insert_breaks(segment.text, inside)) if inside else segment)
-        start = end
-    return Rendered.from_segments(marked)
+    return Rendered.from_segments(broken_at(segments, [segment.text for segment in segments], offsets))
 
 
 def _is_untrusted(segment: Segment) -> bool:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens
 from agentkit_prompts.limits import MAX_CACHED
-from agentkit_prompts.templates.spans import BREAK
+from agentkit_prompts.templates.spans import BREAK, Segment, broken_at
 
 _MARK = re.compile(rf"{BREAK}|\\u200[bB]")
 _HALF_ESCAPE = r"\\(?:u[0-9a-fA-F]{0,3})?"
@@ -65,16 +65,33 @@ class TokenMarks:
             return text
         return "".join([*pieces, text[end:]])
 
+    def add_to_parts(self, texts: Sequence[str], tokens: set[str]) -> list[str]:
+        """Return neighbouring texts with a mark in each token, also in a token that they form together."""
+        cuts: set[int] = set()
+        start = 0
+        for text in texts:
+            for at, _, token in self.offsets(text):
+                tokens.add(token)
+                cuts.add(start + at + 1)
+            start += len(text)
+        for at, _, token in self.offsets("".join(texts)):
+            tokens.add(token)
+            cuts.add(at + 1)
+        segments = [Segment(text) for text in texts]
+        return [segment.text for segment in broken_at(segments, texts, sorted(cuts))]
+
     def add_in_json(self, text: str, tokens: set[str]) -> str:
         """Return the JSON text of arguments with marks in the tokens of its texts; other text as in `add`."""
         if "\\" not in text and not self.may_be_in(text):
             return text
         try:
-            value = json.loads(text)
+            value, repeats_names = parsed_json(text)
         except (ValueError, RecursionError):
             return self.add(text, tokens)
         own: set[str] = set()
         changed = changed_texts(value, lambda item: self.add(item, own))
+        if repeats_names:
+            self.add(text, own)
         if not own:
             return text
         tokens |= own
@@ -85,6 +102,23 @@ class TokenMarks:
 def token_marks(tokens: ControlTokens, *, is_repeated: bool = False) -> TokenMarks:
     """Return the marks of these tokens, prepared once."""
     return TokenMarks(tokens, is_repeated=is_repeated)
+
+
+def parsed_json(text: str) -> tuple[Any, bool]:
+    """Return the data of a JSON text, and True if an object repeats a name: the data contains only its last value.
+
+    Raises:
+        ValueError: The text is not JSON.
+    """
+    repeats_names = False
+
+    def read(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal repeats_names
+        value = dict(pairs)
+        repeats_names = repeats_names or len(value) < len(pairs)
+        return value
+
+    return json.loads(text, object_pairs_hook=read), repeats_names
 
 
 def changed_texts(value: Any, change: Callable[[str], str]) -> Any:
