@@ -19,6 +19,7 @@ from agentkit.evals import (
     EvalRow,
     EvaluationReport,
     EvaluationStopped,
+    ModelUser,
     Outcome,
     Score,
     ScoresFailed,
@@ -90,7 +91,7 @@ def scores_named(names: Sequence[str]) -> list[ScoreFunction]:
 
 def refuse_options(options: Mapping[str, object], subject: str) -> None:
     """Refuse options that would be ignored."""
-    names = ", ".join([f"--{name}" for name, value in options.items() if value is not None])
+    names = ", ".join([f"--{name}" for name, value in options.items() if value is not None and value is not False])
     if names:
         raise typer.BadParameter(f"{names}: without effect for {subject}; omit it")
 
@@ -115,17 +116,18 @@ def evaluate_agent(
         raise typer.BadParameter(
             "--junit has a test per --fail-under: name a threshold, such as --fail-under exact=0.9"
         )
-    for option in ("junit", "markdown"):
-        file = files[option]
-        if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
-            raise typer.BadParameter(f"--{option} {file}: expected a file in an existing folder")
+    _check_files(files)
     functions = scores_named(scores)
     names = [str(getattr(function, "__name__", "")) for function in functions]
     before = None
     if files["before"] is not None:
         before = read_report(files["before"])
-    minimums = relative_thresholds_of(thresholds or (), names, has_before=before is not None)
-    run_options: dict[str, Any] = dict(options)
+    minimums = relative_thresholds_of(thresholds, names, has_before=before is not None)
+    run_options = {name: value for name, value in options.items() if value is not None}
+    if "database" in run_options:
+        run_options["database"] = utf8(run_options["database"])
+    if "simulated_user" in run_options:
+        run_options["simulated_user"] = ModelUser(utf8(run_options["simulated_user"]))
     if tenant is not None:
         run_options["tenant"] = utf8(tenant)
     if approves:
@@ -138,6 +140,14 @@ def evaluate_agent(
         _report(loaded, file, functions, minimums, before, as_json=as_json, files=files, options=run_options)
     finally:
         loaded.close()
+
+
+def _check_files(files: Mapping[str, Path | None]) -> None:
+    """Refuse files of reports that cannot be written."""
+    for option in ("junit", "markdown"):
+        file = files[option]
+        if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
+            raise typer.BadParameter(f"--{option} {file}: expected a file in an existing folder")
 
 
 def _check_before(loaded: LoadedAgent, rows: Path, scores: Sequence[str], before: EvaluationReport) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from agentkit.cli.screen import put
 from agentkit.run.journal.journal import Journal, inner_id
@@ -38,19 +39,25 @@ def put_journal(journal: Journal, deciders: Mapping[str, str], indent: str = "",
                 put_indented(f"{indent}model calls {call.name} {call.arguments} ({call.id})", indent)
                 if (inner := journal.inner.get(call.id)) is not None:
                     put_journal(inner, deciders, f"{indent}  ", outer_id(call.id))
-        elif effect == "CallTools":
-            result = answer[0]
-            put_indented(f"{indent}{result.name} ({result.call_id}) {result.status}: {result.message.text}", indent)
-        elif effect == "CheckGuard" and answer.verdict.action != "pass":
-            reason = getattr(answer.verdict, "reason", "")
-            text = f"guard {answer.guard} ({answer.stage}): {answer.verdict.action}"
-            put_indented(f"{indent}{text}{reason and f': {reason}'}", indent)
-        elif effect == "Receive":
-            for sent in answer:
-                put_indented(f"{indent}{sent.by or 'user'}: {sent.message.text}", indent)
         elif effect == "AskApproval":
             for call, decision in answer.items():
                 put_indented(f"{indent}{_decision_text(call, decision, deciders.get(outer_id(call)))}", indent)
+        else:
+            for line in _lines(effect, answer):
+                put_indented(indent + line, indent)
+
+
+def _lines(effect: str, answer: Any) -> list[str]:
+    """Return the lines of a tool result, of a verdict that changes the run, or of messages to the run."""
+    if effect == "CallTools":
+        result = answer[0]
+        return [f"{result.name} ({result.call_id}) {result.status}: {result.message.text}"]
+    if effect == "CheckGuard" and answer.verdict.action != "pass":
+        reason = getattr(answer.verdict, "reason", "")
+        return [f"guard {answer.guard} ({answer.stage}): {answer.verdict.action}{reason and f': {reason}'}"]
+    if effect == "Receive":
+        return [f"{sent.by or 'user'}: {sent.message.text}" for sent in answer]
+    return []
 
 
 def _decision_text(call: str, decision: Decision, author: str | None) -> str:

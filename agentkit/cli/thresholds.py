@@ -31,7 +31,7 @@ def thresholds_of(options: Sequence[str]) -> dict[str, float]:
 
 
 def relative_thresholds_of(
-    options: Sequence[str], scores: Collection[str], *, has_before: bool
+    options: Sequence[str] | None, scores: Collection[str], *, has_before: bool
 ) -> dict[str, float | str]:
     """Return the minimum means of `--fail-under SCORE=MEAN`, by name; a mean can be `before` or `before-0.02`.
 
@@ -44,7 +44,7 @@ def relative_thresholds_of(
         typer.BadParameter: An option is invalid.
     """
     thresholds: dict[str, float | str] = {}
-    for option in map(utf8, options):
+    for option in map(utf8, options or ()):
         name, mark, value = option.rpartition("=")
         if not mark or not value.strip().startswith("before"):
             thresholds |= thresholds_of([option])

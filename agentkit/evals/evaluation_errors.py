@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from agentkit.errors import AgentError
 from agentkit.models.model import NO_USAGE, Usage
+from agentkit_prompts.errors import brief
 
 _LISTED = 20
 """Maximum number of problems in the text of an error."""
@@ -59,6 +60,13 @@ def usage_of(error: Exception) -> Usage:
     """Return the usage of a failed run, which its error contains."""
     usage = getattr(error, "usage", None)
     return usage if isinstance(usage, Usage) else NO_USAGE
+
+
+def check_counts(**counts: object) -> None:
+    """Refuse a value that is no whole number of 1 or more; `counts`: the values by the names of the arguments."""
+    for name, value in counts.items():
+        if type(value) is not int or value < 1:
+            raise EvaluationError(f"{name}: expected a whole number of 1 or more, got {brief(value, 40)}", name=name)
 
 
 def listed(texts: Sequence[str]) -> str:

@@ -260,7 +260,7 @@ class EvaluationReport:
             if problems:
                 failed += 1
                 reasons = [(outcome.row.id, outcome.error or score.reason) for outcome, _, score in self._worst(name)]
-                text = _xml_text("\n".join([f"{row}: {short_line(reason)}" for row, reason in reasons]))
+                text = escape(_printable("\n".join([f"{row}: {short_line(reason)}" for row, reason in reasons])))
                 body = f"<failure message={_xml_attribute(problems[0])}>{text}</failure>"
             cases.append(
                 f"<testcase classname={_xml_attribute(self.agent)} name={_xml_attribute(name)}>{body}</testcase>"
@@ -364,10 +364,6 @@ def _markdown_table(table: Sequence[Sequence[str]]) -> list[str]:
 
 def _markdown_row(cells: Iterable[str]) -> str:
     return f"| {' | '.join([_MARKUP.sub(_BACKSLASH, ' '.join(cell.split())) for cell in cells])} |"
-
-
-def _xml_text(text: str) -> str:
-    return escape(_printable(text))
 
 
 def _xml_attribute(text: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import math
 import os
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -16,9 +15,10 @@ from agentkit.agent.agent import Agent
 from agentkit.errors import AgentDefinitionError, DepsMismatch
 from agentkit.evals.batch_model import BatchModel, batch_problems, checked_batches, request_key
 from agentkit.evals.eval_row import EvalRow, Rows, input_problems, read_rows
-from agentkit.evals.evaluation_errors import EvaluationError, usage_of
+from agentkit.evals.evaluation_errors import EvaluationError, check_counts, usage_of
 from agentkit.evals.evaluation_report import EvaluationReport, EvaluationStopped, ScoreProblem, ScoresFailed
 from agentkit.evals.model_judge import Judge
+from agentkit.evals.money_limit import check_limit, check_price, models_of, money_of
 from agentkit.evals.named_scores import named_scores, score_versions, warn_of_doubts
 from agentkit.evals.outcome import Outcome
 from agentkit.evals.outcome_file import OutcomeFile
@@ -33,10 +33,7 @@ from agentkit.model_evaluation.evaluation_result import EvaluationProgress
 from agentkit.model_evaluation.evaluation_run import first_error
 from agentkit.model_evaluation.progress_bar import OnProgress, progress_listener
 from agentkit.model_evaluation.request_pace import RequestPace
-from agentkit.models.model import NO_USAGE, Model, Usage
 from agentkit.models.model_errors import ModelError
-from agentkit.models.model_names import resolved_model
-from agentkit.models.prices import check_prices
 from agentkit.run.engine.run_options import RUN, RunOptions, check_options
 from agentkit.run.engine.run_result import RunResult
 from agentkit.runs.run_errors import DatabaseUnavailable
@@ -109,16 +106,12 @@ async def evaluate(
         DatabaseUnavailable: The database does not respond.
     """
     functions = named_scores(scores)
-    check_options("evaluate", options, _OPTIONS if database is None else WORKER_OPTIONS)
-    if database is not None and out is None:
-        raise EvaluationError(
-            "database: the ids of the runs are in the file of the outcomes: pass out= too", name="out"
-        )
-    if database is not None and batch:
-        raise EvaluationError("batch: workers of database= send no batches: pass one of them", name="batch")
-    for name, value in (("repeats", repeats), ("concurrency", concurrency)):
-        if type(value) is not int or value < 1:
-            raise EvaluationError(f"{name}: expected a whole number of 1 or more, got {value!r:.40}", name=name)
+    if database is None:
+        check_options("evaluate", options, _OPTIONS)
+    else:
+        check_options("evaluate", options, WORKER_OPTIONS)
+        _check_database(out, batch)
+    check_counts(repeats=repeats, concurrency=concurrency)
     if simulated_user is not None and not callable(simulated_user):
         raise EvaluationError(
             f"simulated_user: expected a ModelUser, a ScriptedUser or a function, got {simulated_user!r:.60}",
@@ -126,11 +119,7 @@ async def evaluate(
         )
 
     def problems_of(row: EvalRow) -> list[tuple[str, str]]:
-        problems = input_problems(row, agent.chain.preflight)
-        has_goal = row.script or row.goal or not isinstance(simulated_user, ModelUser) or simulated_user.goal
-        if not has_goal:
-            problems.append(("goal", "the row has no goal, and ModelUser has none: add the goal of the user"))
-        return problems
+        return [*input_problems(row, agent.chain.preflight), *_goal_problems(row, simulated_user)]
 
     valid_rows = read_rows(rows, EvalRow, problems_of)
     batches, run_options = None, dict(options)
@@ -138,18 +127,14 @@ async def evaluate(
         problems = batch_problems(valid_rows, simulated_user, rate, money, out)
         batches, run_options["limits"] = checked_batches(agent, options, problems)
     if money is not None:
-        _check_limit(money, _models(agent, functions, simulated_user, options))
+        check_limit(money, models_of(agent, functions, simulated_user, options))
     warn_of_doubts(functions, agent, options)
     try:
         pace = RequestPace(rate)
         with ExitStack() as stack:
             file = None
             if out is not None:
-                version = agent.definition.version.id
-                conditions = {"agent": agent.name, "version": version, "scores": score_versions(functions)}
-                if simulated_user is not None:
-                    conditions["simulated_user"] = user_version(simulated_user)
-                file = stack.enter_context(OutcomeFile(out, conditions))
+                file = stack.enter_context(OutcomeFile(out, _conditions(agent, functions, simulated_user)))
             workers = None
             if database is not None:
                 workers = WorkerRuns(database, agent, options.get("deps"))
@@ -174,6 +159,32 @@ async def evaluate(
             return await evaluation.report(repeats, concurrency)
     except InContextError as error:
         raise EvaluationError(str(error), name=error.name, path=error.path) from error
+
+
+def _check_database(out: str | os.PathLike[str] | None, batch: bool) -> None:
+    """Refuse options with which workers of a database cannot execute the runs."""
+    if out is None:
+        raise EvaluationError(
+            "database: the ids of the runs are in the file of the outcomes: pass out= too", name="out"
+        )
+    if batch:
+        raise EvaluationError("batch: workers of database= send no batches: pass one of them", name="batch")
+
+
+def _goal_problems(row: EvalRow, user: SimulatedUser | None) -> list[tuple[str, str]]:
+    if row.script or row.goal or not isinstance(user, ModelUser) or user.goal:
+        return []
+    return [("goal", "the row has no goal, and ModelUser has none: add the goal of the user")]
+
+
+def _conditions(
+    agent: Agent[Any, Any], scores: Mapping[str, ScoreFunction], user: SimulatedUser | None
+) -> dict[str, Any]:
+    """Return the conditions of the outcomes in a file, which must be the same in each call."""
+    conditions = {"agent": agent.name, "version": agent.definition.version.id, "scores": score_versions(scores)}
+    if user is not None:
+        conditions["simulated_user"] = user_version(user)
+    return conditions
 
 
 def evaluate_sync(
@@ -234,30 +245,33 @@ class _Evaluation:
                 self._reuse(key, self._file)
         missing = [key for key in keys if key not in self._outcomes]
         total = len(keys)
-        workers = range(min(concurrency, len(missing)))
         waiting = iter(missing)
         try:
             if self._batch_model is not None:
-                sent = self._batch_model.sent_keys()
-                unsent = iter([key for key in missing if _request_key(key) not in sent and not self._has_journal(key)])
-                async with asyncio.TaskGroup() as group:
-                    for _ in workers:
-                        group.create_task(self._collect(unsent))
-                await self._batch_model.exchange()
+                await self._exchange(self._batch_model, missing, concurrency)
             async with asyncio.TaskGroup() as group:
-                for _ in workers:
+                for _ in range(min(concurrency, len(missing))):
                     group.create_task(self._work(waiting, total))
         except* (EvaluationError, ModelError, *_COMMON_ERRORS) as errors:
             # All workers fail for the same reason.
             raise first_error(errors) from None
         if self._batch_model is not None:
             self._batch_model.close()
+        return self._report(keys)
+
+    def _report(self, keys: Sequence[tuple[int, int]]) -> EvaluationReport:
+        """Return the report of all runs.
+
+        Raises:
+            EvaluationStopped: The limit of money was reached.
+            ScoresFailed: A score failed.
+        """
         outcomes = [self._outcomes[key] for key in keys if key in self._outcomes]
         order = {row.id: number for number, row in enumerate(self._rows)}
         problems = sorted(self._problems, key=lambda each: (order[each.row], each.repeat, each.score))
         version = self._agent.definition.version.id
         report = EvaluationReport(self._agent.name, outcomes, tuple(problems), self._reused, version)
-        if len(outcomes) < total:
+        if len(outcomes) < len(keys):
             assert self._money is not None
             raise EvaluationStopped(report, self._spent, self._money)
         if self._problems:
@@ -276,12 +290,21 @@ class _Evaluation:
         else:
             # A score failed: it is computed again for the result in the journal, without a call of the agent.
             self._unscored[key] = outcome
-        self._spent += _money(outcome)
+        self._spent += money_of(outcome)
 
     def _has_journal(self, key: tuple[int, int]) -> bool:
         """True if the journal of a run is stored: its request was answered."""
         stored = self._stored_run(key)
         return stored is not None and stored.has_journal
+
+    async def _exchange(self, model: BatchModel, keys: Sequence[tuple[int, int]], concurrency: int) -> None:
+        """Collect the requests of runs that were not sent, and wait for the replies."""
+        sent = model.sent_keys()
+        unsent = iter([key for key in keys if _request_key(key) not in sent and not self._has_journal(key)])
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(concurrency, len(keys))):
+                group.create_task(self._collect(unsent))
+        await model.exchange()
 
     async def _collect(self, unsent: Iterator[tuple[int, int]]) -> None:
         """Collect the requests of runs."""
@@ -306,10 +329,10 @@ class _Evaluation:
                 return
             spent_before = 0.0
             if key in self._unscored:
-                spent_before = _money(self._unscored[key])
+                spent_before = money_of(self._unscored[key])
             outcome = await self._outcome(key)
             self._outcomes[key] = outcome
-            self._spent += _money(outcome) - spent_before
+            self._spent += money_of(outcome) - spent_before
             self._failed += bool(outcome.error)
             if self._file is not None:
                 self._file.store(key, outcome)
@@ -364,7 +387,7 @@ class _Evaluation:
                     scoring.usage += usage_of(error)
                     self._problems.append(ScoreProblem(row.id, repeat, name, error))
         if self._money is not None:
-            _check_price(run.usage, scoring.usage)
+            check_price(run.usage, scoring.usage)
         return Outcome(
             row,
             repeat,
@@ -405,33 +428,3 @@ class _Evaluation:
 
 def _request_key(key: tuple[int, int]) -> str:
     return f"{key[0] + 1}-{key[1] + 1}"
-
-
-def _check_limit(money: float, models: Iterator[Model]) -> None:
-    """Refuse a limit that is no sum of money, or that cannot be checked."""
-    if not (isinstance(money, int | float) and 0 < money < math.inf):
-        raise EvaluationError(f"money: expected US dollars above 0, or None, got {money!r:.40}", name="money")
-    check_prices(EvaluationError, f"money={money:g}", models)
-
-
-def _models(
-    agent: Agent[Any, Any], scores: Mapping[str, ScoreFunction], user: SimulatedUser | None, options: Mapping[str, Any]
-) -> Iterator[Model]:
-    """Yield the models of an evaluation: of its runs, its judges and its simulated user."""
-    yield resolved_model(options.get("model", agent.chain.model))
-    for score in scores.values():
-        if isinstance(score, Judge):
-            yield score.agent.chain.model
-    if isinstance(user, ModelUser):
-        yield user.agent.chain.model
-
-
-def _check_price(*usages: Usage) -> None:
-    """Refuse usage without a cost, because the limit of money cannot be checked."""
-    for usage in usages:
-        if usage.money is None and usage != NO_USAGE:
-            raise EvaluationError("money: the price of the model is unknown; pass the price to the model", name="money")
-
-
-def _money(outcome: Outcome) -> float:
-    return (outcome.usage.money or 0.0) + (outcome.overhead.money or 0.0)

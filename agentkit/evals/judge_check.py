@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from agentkit.evals.eval_row import EvalRow, RowsFile, read_rows
-from agentkit.evals.evaluation_errors import EvaluationError, usage_of
+from agentkit.evals.evaluation_errors import EvaluationError, check_counts, usage_of
 from agentkit.evals.evaluation_report import aligned
 from agentkit.evals.model_judge import Judge
 from agentkit.evals.score_statistics import Interval, kappa_interval, mean_interval
@@ -115,10 +115,7 @@ async def check_judge(judge: Judge, rows: LabelledRows, *, concurrency: int = 8)
         raise EvaluationError(
             "judge: a judge with any number from 0 to 1 has no levels to compare: pass levels=", name="judge"
         )
-    if type(concurrency) is not int or concurrency < 1:
-        raise EvaluationError(
-            f"concurrency: expected a whole number of 1 or more, got {concurrency!r:.40}", name="concurrency"
-        )
+    check_counts(concurrency=concurrency)
 
     def label_problems(row: LabelledRow) -> list[tuple[str, str]]:
         if _position(row.label, levels) is not None:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, model_validator
 from agentkit.agent.agent import Agent
 from agentkit.errors import OutputError
 from agentkit.evals.eval_row import EvalRow
-from agentkit.evals.evaluation_errors import EvaluationError
+from agentkit.evals.evaluation_errors import EvaluationError, check_counts
 from agentkit.evals.stored_run import StoredRun, run_or_resume
 from agentkit.models.model import NO_USAGE, Model, Usage
 from agentkit.run.engine.run_result import RunResult
@@ -99,10 +99,7 @@ class ModelUser:
         for name, text in (("goal", goal), ("stop", stop)):
             if not isinstance(text, str):
                 raise EvaluationError(f"{name}: expected text, got {brief(text, 40)}", name=name)
-        if type(max_turns) is not int or max_turns < 1:
-            raise EvaluationError(
-                f"max_turns: expected a whole number of 1 or more, got {brief(max_turns, 40)}", name="max_turns"
-            )
+        check_counts(max_turns=max_turns)
         self.goal, self.max_turns = goal, max_turns
         self.agent: Agent[Any, NextInput] = Agent(
             model,

@@ -70,11 +70,8 @@ def choose_examples(
     for outcome in report.outcomes:
         value = mean_score(outcome, score)
         text = outcome.row.input
-        # An example is two texts: rows with media or a history do not fit.
-        if not isinstance(text, str) or outcome.row.history or outcome.error or not answer_of(outcome).strip():
-            continue
-        if value >= minimum and (text not in best or value > mean_score(best[text], score)):
-            best[text] = outcome
+        if isinstance(text, str) and value >= minimum and _is_example(outcome):
+            best[text] = max(best.get(text, outcome), outcome, key=lambda each: mean_score(each, score))
     if not best:
         raise ImproveError(f"no run has a score of at least {minimum:g}: lower minimum=", name="minimum", value=minimum)
     # Good runs first, and of equal runs the shorter.
@@ -91,6 +88,11 @@ def choose_examples(
                 seen.add(outcome.row.tags)
                 chosen.append(example)
     return chosen
+
+
+def _is_example(outcome: Outcome) -> bool:
+    """True if a run has an answer and no history: an example is two texts."""
+    return not outcome.row.history and not outcome.error and bool(answer_of(outcome).strip())
 
 
 def answer_of(outcome: Outcome) -> str:

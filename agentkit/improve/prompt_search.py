@@ -216,21 +216,17 @@ class PromptSearch:
         """Return the outcomes of rows."""
         key = tuple(candidate[part.name] for part in self._parts)
         # A batch can contain a row twice.
-        missing = list({row.id: row for row in batch if (key, row.id) not in self._outcomes}.values())
-        example_inputs = set()
-        if EXAMPLES in candidate:
-            example_inputs = {example.input for example in examples_of(candidate[EXAMPLES])}
-        # A row that is an example is run without it: its answer would be in the prompt.
-        groups = [[row for row in missing if row.user_input.text not in example_inputs]]
-        groups += [[row] for row in missing if row.user_input.text in example_inputs]
-        for rows in groups:
-            if not rows:
-                continue
+        missing = {row.id: row for row in batch if (key, row.id) not in self._outcomes}
+        examples = examples_of(candidate[EXAMPLES]) if EXAMPLES in candidate else []
+        groups: dict[str | None, list[EvalRow]] = {}
+        for row in missing.values():
+            # A row that is an example is run without it: its answer would be in the prompt.
+            example = next((each.input for each in examples if each.input == row.user_input.text), None)
+            groups.setdefault(example, []).append(row)
+        for example, rows in groups.items():
             texts = dict(candidate)
-            text = rows[0].user_input.text
-            if text in example_inputs:
-                examples = [each for each in examples_of(candidate[EXAMPLES]) if each.input != text]
-                texts[EXAMPLES] = examples_text(examples)
+            if example is not None:
+                texts[EXAMPLES] = examples_text([each for each in examples if each.input != example])
             agent = with_texts(self._agent, self._parts, texts)
             report = await evaluate(agent, rows, self._scores, **self._options)
             for outcome in report.outcomes:

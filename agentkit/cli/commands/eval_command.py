@@ -183,7 +183,6 @@ def eval(
     from agentkit.cli.eval_results import EvaluationResults
     from agentkit.cli.judge_report import report_judge
     from agentkit.cli.prepared_datasets import Media, prepared_datasets, put_prompts
-    from agentkit.evals import ModelUser
     from agentkit.model_evaluation.evaluation_result import EvaluationFailed
     from agentkit.models.model_errors import ModelError
     from agentkit.models.settings import ModelSettings
@@ -196,12 +195,12 @@ def eval(
         "money": money,
         "user-model": user_model,
         "before": before,
-        "batch": batch or None,
+        "batch": batch,
         "database": database,
         "junit": junit,
         "markdown": markdown,
         "tenant": tenant,
-        "yes": yes or None,
+        "yes": yes,
     }
     only_model = {
         "dataset": dataset,
@@ -212,7 +211,7 @@ def eval(
         "chat-template": chat_template,
         "model-name": model_name,
         "embedder": embedder,
-        "allow-media": allow_media or None,
+        "allow-media": allow_media,
     }
     if judge is not None:
         run_options = {"agent": agent, "model": model, "score": score, "out": out, "rate": rate}
@@ -225,9 +224,6 @@ def eval(
         refuse_options(only_model, "--agent")
         if config is not None:
             raise typer.BadParameter("expected CONFIG or --agent, not both")
-        user = None
-        if user_model is not None:
-            user = ModelUser(utf8(user_model))
         evaluate_agent(
             agent,
             model,
@@ -236,13 +232,13 @@ def eval(
             fail_under,
             {"before": before, "junit": junit, "markdown": markdown},
             {
-                "repeats": repeats or 1,
-                "concurrency": concurrency or 8,
+                "repeats": repeats,
+                "concurrency": concurrency,
                 "rate": rate,
                 "money": money,
                 "out": out,
-                "database": database and utf8(database),
-                "simulated_user": user,
+                "database": database,
+                "simulated_user": user_model,
                 "batch": batch,
             },
             tenant=tenant,

@@ -107,12 +107,11 @@ def export(
         progress_bar() as bar,
     ):
         if evaluation:
-            files = [utf8(name) for name in evaluation]
-            sources = _evaluated(loaded, files, present_prompts)
+            sources = _evaluated(loaded, evaluation, present_prompts)
         elif url is not None:
             sources = _stored(loaded, memory, url, tenant, user, present_prompts)
         else:
-            sources = _conversations(loaded, memory, [utf8(name) for name in session or ()])
+            sources = _conversations(loaded, memory, session)
         task = bar.add_task("sources", total=None)
         report = export_rows(sources, path, on_source=lambda source: bar.advance(task), **options)
         if output is None:
@@ -159,7 +158,7 @@ def _evaluated(loaded: LoadedAgent, files: Sequence[str], present_prompts: bool)
     from agentkit.training.run_examples import evaluated_runs
 
     for file in files:
-        yield from evaluated_runs(loaded.agent, file, uses_present_prompts=present_prompts)
+        yield from evaluated_runs(loaded.agent, utf8(file), uses_present_prompts=present_prompts)
 
 
 def _stored(
@@ -187,11 +186,11 @@ def _session_finder(memory: Memory) -> SessionFinder:
     return session_of
 
 
-def _conversations(loaded: LoadedAgent, memory: Memory, names: Sequence[str]) -> Iterator[TrainingSource]:
+def _conversations(loaded: LoadedAgent, memory: Memory, names: Sequence[str] | None) -> Iterator[TrainingSource]:
     from agentkit.cli.stored_sessions import all_sessions, existing_session
     from agentkit.training.conversation_examples import conversation_answers
 
-    for name in names or [stored.name for stored in all_sessions(memory)]:
+    for name in [utf8(name) for name in names or ()] or [stored.name for stored in all_sessions(memory)]:
         existing_session(memory, name)
         yield from conversation_answers(loaded.agent, memory_with(memory, name), name)
 

@@ -80,7 +80,11 @@ def optimise(
         )
         _put_result(result, as_json=as_json)
         if apply:
-            _apply(result)
+            if not result.is_better:
+                complain("nothing is written: the scores of the held-out rows are not better")
+                raise typer.Exit(1)
+            for path in result.apply():
+                note(f"written: {path}")
     finally:
         loaded.close()
 
@@ -118,11 +122,3 @@ def _put_result(result: Optimisation, *, as_json: bool) -> None:
     put(str(result))
     if result.diff:
         put(result.diff.rstrip())
-
-
-def _apply(result: Optimisation) -> None:
-    if not result.is_better:
-        complain("nothing is written: the scores of the held-out rows are not better")
-        raise typer.Exit(1)
-    for path in result.apply():
-        note(f"written: {path}")

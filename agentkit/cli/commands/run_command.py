@@ -88,12 +88,13 @@ def run(
     if (text is None) == (resume is None):
         raise typer.BadParameter("expected TEXT, or --resume FILE with the journal of a run")
     source: UserInput | Journal
+    file = journal
     if resume is None:
         source = UserInput(_input_text(text), additional_kwargs=kwargs_of(kwarg))
     else:
         stored = {"journal": journal, "kwarg": kwarg, "locale": locale, "tag": tag, "tenant": tenant}
         _check_resume(stored, user=user, session=session)
-        source = Journal.read(resume)
+        source, file = Journal.read(resume), resume
         session = session or source.session
         if source.scope:
             tenant, user = source.scope[0], user or source.scope[1]
@@ -111,7 +112,7 @@ def run(
                 tenant=tenant,
             )
         )
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {"journal": journal}
         if tag:
             options["tags"] = [*map(utf8, tag)]
         if locale is not None:
@@ -122,13 +123,11 @@ def run(
         elif resume is None and (tenant is not None or user is not None or loaded.agent.memory is None):
             # Without a memory the run has no default user: tools act for the user for whom `agentkit chat` acts.
             options["scope"] = scope_of(loaded.memory, tenant, user).with_default_user()
-        if journal is not None:
-            options["journal"] = journal
         if yes:
             options["approve"] = lambda call: True
         if not as_json:
             closing.enter_context(calls_shown())
-        _run(loaded, source, options, as_json, journal or resume)
+        _run(loaded, source, options, as_json, file)
 
 
 def _check_resume(stored: Mapping[str, object], *, user: str | None, session: str | None) -> None:

@@ -19,6 +19,7 @@ from agentkit.cli.screen import call_lines, complain, is_cut, note, put, put_exa
 if TYPE_CHECKING:
     from agentkit.durable.run_handle import RunHandle
     from agentkit.durable.schedules import ScheduleInfo
+    from agentkit.run.journal.journal import Journal
     from agentkit.runs.run_record import RunRecord, WaitingCall
 
 runs_app = typer.Typer(no_args_is_help=True)
@@ -125,7 +126,6 @@ def show(
     Example: agentkit runs show RUN --url sqlite:///runs.db
     Example: agentkit runs show RUN --as-case --redact privacy.py:mask --url sqlite:///runs.db
     """
-    from agentkit.cli.journal_text import put_indented, put_journal
     from agentkit.cli.stored_run_case import imported_redact, stored_case_line
 
     if as_case:
@@ -145,7 +145,14 @@ def show(
     if as_json:
         lines = [json.loads(line) for line in journal.dumps().splitlines()]
         put(json.dumps({**_data(info), "decided": [_call_data(call) for call in decided], "journal": lines}))
-        return
+    else:
+        _put_run(info, journal, decided)
+
+
+def _put_run(info: RunRecord, journal: Journal, decided: Sequence[WaitingCall]) -> None:
+    """Print the state, the steps and the waiting calls of a run."""
+    from agentkit.cli.journal_text import put_indented, put_journal
+
     origin = info.version
     if info.parent is not None:
         origin = f"inside of {info.parent}"

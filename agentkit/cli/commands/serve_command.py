@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from agentkit_prompts.extras import install
 if TYPE_CHECKING:
     from agentkit.agent_files.loaded_agent import LoadedAgent
     from agentkit.server.access import Access
+    from agentkit.server.variants import Variant
     from agentkit.server.webhooks import Webhook
 
 ACCESS = "access.yaml"
@@ -90,7 +91,6 @@ def serve(
         from agentkit.server.http_app import Server
         from agentkit.server.server_options import ServerOptions
         from agentkit.server.serving import uvicorn_server
-        from agentkit.server.variants import Variant
     except ModuleNotFoundError as error:
         complain(f"{error.name} is missing: {install('server')}")
         raise typer.Exit(1) from error
@@ -111,9 +111,7 @@ def serve(
             loaded.append(
                 closing.enter_context(opened_agent(None, home=home, model=model, embedder=embedder, verbose=True))
             )
-        variants = [Variant(load(source), share) for source, share in _shares(variant or ())]
-        for each in variants:
-            closing.callback(each.loaded.close)
+        variants = _variants(variant, load, closing)
         memory = None
         if not any(served.memory for served in loaded):
             memory = closing.enter_context(open_memory(home, embedder=embedder))
@@ -124,7 +122,7 @@ def serve(
             access=tokens,
             options=ServerOptions(cors_origins=tuple(cors or ()), grace_seconds=grace),
             version=_RELOADED if reload else None,
-            webhooks=_webhooks(webhook or ()),
+            webhooks=_webhooks(webhook),
             variants=variants,
             **_run_options(runs, home, closing),
         )
@@ -136,17 +134,27 @@ def serve(
 
         def print_address() -> None:
             address = f"http://{host}:{running.port}"
-            _print_address(address, [served.name for served in loaded], as_json=as_json)
-            if tokens is None and not as_json:
-                note("the server requires no token: only requests from this machine are accepted")
-            if not as_json:
-                for text in memory_notes([served.agent.memory for served in server.agents], server.access):
-                    note(text)
+            names = [served.name for served in loaded]
+            if as_json:
+                put(json.dumps({"url": address, "inspector": f"{address}/inspector/", "agents": names}))
+            else:
+                notes = memory_notes([served.agent.memory for served in server.agents], server.access)
+                _print_address(address, names, notes, has_tokens=tokens is not None)
 
         running.on_ready = print_address
         running.run()
         if not running.started:
             raise typer.Exit(1)
+
+
+def _variants(options: Sequence[str] | None, load: Callable[[str], LoadedAgent], closing: ExitStack) -> list[Variant]:
+    """Return the variants of `--variant`, and close their agents with the server."""
+    from agentkit.server.variants import Variant
+
+    variants = [Variant(load(source), share) for source, share in _shares(options or ())]
+    for each in variants:
+        closing.callback(each.loaded.close)
+    return variants
 
 
 def _shares(options: Sequence[str]) -> list[tuple[str, float]]:
@@ -178,7 +186,7 @@ def _access(path: Path | None, home: Path) -> Access | None:
     return Access(path)
 
 
-def _webhooks(addresses: Iterable[str]) -> list[Webhook]:
+def _webhooks(addresses: Iterable[str] | None) -> list[Webhook]:
     """Return the webhooks of `--webhook`.
 
     Raises:
@@ -188,7 +196,7 @@ def _webhooks(addresses: Iterable[str]) -> list[Webhook]:
     from agentkit.server.webhooks import Webhook
 
     webhooks: list[Webhook] = []
-    for address in addresses:
+    for address in addresses or ():
         secret = os.environ.get(_SECRET, "")
         if not secret:
             raise AgentDefinitionError(
@@ -224,14 +232,14 @@ def _note_unwatched(agents: list[LoadedAgent], watched: Collection[str]) -> None
             note(f"{agent.name} is an agent of a module: it is not reloaded")
 
 
-def _print_address(address: str, agents: list[str], *, as_json: bool) -> None:
-    inspector = f"{address}/inspector/"
-    if as_json:
-        put(json.dumps({"url": address, "inspector": inspector, "agents": agents}))
-        return
+def _print_address(address: str, agents: list[str], notes: Iterable[str], *, has_tokens: bool) -> None:
     put(address)
-    note(f"inspector: {inspector}")
+    note(f"inspector: {address}/inspector/")
     note(f"agents: {', '.join(agents)}; Ctrl-C stops the server")
+    if not has_tokens:
+        note("the server requires no token: only requests from this machine are accepted")
+    for text in notes:
+        note(text)
 
 
 def _report(name: str, problem: str | None) -> None:

@@ -291,10 +291,8 @@ class Guarded:
                 on_result(_withheld(result), usage)
             raise
         for result in accepted:
-            spent, usage = self._spent(), results[result.call_id][1]
-            if spent is not NO_USAGE:
-                usage = (usage or NO_USAGE) + spent
-            on_result(result, usage)
+            # The usage of the guards is added to the usage of the first result.
+            on_result(result, _sum(results[result.call_id][1], self._spent()))
         by_id = {result.call_id: result for result in accepted}
         events = [event for event in self._take() if isinstance(event, ToolFinished)]
         await self._emit([ToolFinished(event.step, by_id[event.result.call_id]) for event in events])
@@ -387,6 +385,13 @@ class Guarded:
         if checked is not reply and events:
             events = [TextDelta(step, checked.message.text), ModelReplied(step, checked)]
         await self._emit(events)
+
+
+def _sum(inner_usage: Usage | None, spent: Usage) -> Usage | None:
+    """Return the usage of the inner runs of a call and of guards; None without any."""
+    if spent is NO_USAGE:
+        return inner_usage
+    return (inner_usage or NO_USAGE) + spent
 
 
 def _raise_stop(check: GuardCheck) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from itertools import islice
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -42,6 +43,13 @@ from agentkit_prompts.errors import BudgetError, KwargsError, PromptError, Selec
 from agentkit_tools.errors import ToolError
 
 _MAX_PROBLEMS = 100
+_CODES: Sequence[tuple[type[Exception], type[ServerError], str]] = (
+    (BudgetError, BadRequest, "context_length_exceeded"),
+    (RunEnded, Conflict, "run_ended"),
+    (SessionBusy, Conflict, "session_busy"),
+    (OutputError, UpstreamFailed, "invalid_output"),
+)
+"""Errors of runs that the client receives with their text, with the error of the server and its code."""
 _log = logging.getLogger("agentkit.server")
 
 
@@ -50,21 +58,19 @@ def server_error(error: BaseException) -> ServerError:
     if isinstance(error, ServerError):
         return error
     if isinstance(error, KwargsError):
-        return _kwargs_error(error)
+        problems = islice(error.problems.items(), _MAX_PROBLEMS)
+        kwargs = {name: {"problem": message, "required_by": list(paths)} for name, (message, paths) in problems}
+        details = {"additional_kwargs": kwargs}
+        return Unprocessable(str(error), param="additional_kwargs", code="invalid_kwargs", details=details)
     if isinstance(error, ModelError):
         return _model_error(error)
-    if isinstance(error, BudgetError):
-        return BadRequest(str(error), code="context_length_exceeded")
+    for kind, answer, code in _CODES:
+        if isinstance(error, kind):
+            return answer(str(error), code=code)
     if isinstance(error, RunNotFound):
         return UnknownResource(f"unknown run {error.run_id!r:.80}", code="run_not_found")
-    if isinstance(error, RunEnded):
-        return Conflict(str(error), code="run_ended")
-    if isinstance(error, SessionBusy):
-        return Conflict(str(error), code="session_busy")
     if isinstance(error, LimitExceeded):
         return BadRequest(str(error), code="limit_exceeded", details={"limit": error.limit})
-    if isinstance(error, OutputError):
-        return UpstreamFailed(str(error), code="invalid_output")
     is_invalid = isinstance(error, AgentDefinitionError | InvalidArgument | PromptError | ToolError)
     if is_invalid and not isinstance(error, SelectorError):
         return BadRequest(str(error), code="invalid_request")
@@ -78,13 +84,6 @@ def server_error(error: BaseException) -> ServerError:
     if isinstance(error, StoreError | SQLAlchemyError | DatabaseUnavailable):
         return ServerFull("the store of the server is not available: retry", code="store_unavailable", retry_after=5.0)
     return ServerError("internal error; see the log of the server", code="internal_error")
-
-
-def _kwargs_error(error: KwargsError) -> ServerError:
-    problems = islice(error.problems.items(), _MAX_PROBLEMS)
-    kwargs = {name: {"problem": message, "required_by": list(paths)} for name, (message, paths) in problems}
-    details = {"additional_kwargs": kwargs}
-    return Unprocessable(str(error), param="additional_kwargs", code="invalid_kwargs", details=details)
 
 
 def _model_error(error: ModelError) -> ServerError:

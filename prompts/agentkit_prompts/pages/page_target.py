@@ -157,24 +157,24 @@ class PageTarget(BlockWriter):
             self._formula.data(text)
             return
         if self._code:
-            if self._is_after_line and text.startswith("\n"):
-                text = text[1:]
-        elif text.isspace():
+            if self._is_after_line:
+                text = text.removeprefix("\n")
+        elif text.isspace() and self._is_space_redundant():
             # Most texts of a page are the line ends between its blocks.
-            if self._is_space_redundant():
-                return
-            text = _SPACE.sub(" ", text)
+            return
         elif "  " in text or not text.isprintable():
             text = _SPACE.sub(" ", text)
         if self._doubts and not self._is_linked:
             self._doubts[-1].characters += len(text)
-        if self._link and self._kind == "heading" and text.strip() in _PERMALINKS:
+        if self._is_permalink(text):
             return
-        if len(text) <= MAX_PART:
-            self._add(text)
-            return
-        for start in range(0, len(text), MAX_PART):
+        # An empty text is added once.
+        for start in range(0, len(text) or 1, MAX_PART):
             self._add(text[start : start + MAX_PART])
+
+    def _is_permalink(self, text: str) -> bool:
+        """True for the sign of a link from a heading to the heading."""
+        return bool(self._link) and self._kind == "heading" and text.strip() in _PERMALINKS
 
     def close(self) -> None:
         """End of the page; lxml requires the method."""
@@ -262,7 +262,7 @@ class PageTarget(BlockWriter):
     def _start_unseen(self, tag: str, attributes: Mapping[str, str]) -> None:
         kind = attributes.get("type", "").lower()
         if tag == "style":
-            if _is_for_screens(attributes.get("media", "")):
+            if attributes.get("media", "").strip().lower() in ("", "all", "screen", "only screen"):
                 self._source = []
         elif tag == "script" and kind.startswith("math/tex") and not self._is_after_formula:
             self._source = []
@@ -427,7 +427,3 @@ _ENDS: Mapping[str, Callable[[PageTarget, str], None]] = {
     "li": PageTarget._end_item,
     **dict.fromkeys(_BREAKS, PageTarget._end_break),
 }
-
-
-def _is_for_screens(media: str) -> bool:
-    return media.strip().lower() in ("", "all", "screen", "only screen")

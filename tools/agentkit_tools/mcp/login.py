@@ -63,22 +63,22 @@ async def mcp_login(
         port=(port, int, "a port"),
         timeout=(timeout, (int, float), "seconds"),
     )
-    problems: list[tuple[str, str]] = []
-    if scope and not _SCOPE.fullmatch(scope):
-        problems.append(("scope", f"expected names with one space between them, got {brief(scope)}"))
-    if client_secret and not client_id:
-        problems.append(("client_secret", "is the secret of a client_id, which is missing"))
-    if not 0 <= port <= _MAX_PORT:
-        problems.append(("port", f"expected 0 to {_MAX_PORT}, got {port}"))
-    if not timeout > 0:
-        problems.append(("timeout", f"expected more than 0 seconds, got {timeout}"))
-    if not callable(show):
-        problems.append(("show", f"expected a function of an address, got {brief(show)}"))
-    if tokens is not None and not callable(getattr(tokens, "set_tokens", None)):
-        problems.append(("tokens", f"expected a TokenStorage, got {type(tokens).__name__}"))
+    has_storage = tokens is None or callable(getattr(tokens, "set_tokens", None))
+    conditions = {
+        "scope": (
+            not scope or _SCOPE.fullmatch(scope),
+            f"expected names with one space between them, got {brief(scope)}",
+        ),
+        "client_secret": (client_id or not client_secret, "is the secret of a client_id, which is missing"),
+        "port": (0 <= port <= _MAX_PORT, f"expected 0 to {_MAX_PORT}, got {port}"),
+        "timeout": (timeout > 0, f"expected more than 0 seconds, got {timeout}"),
+        "show": (callable(show), f"expected a function of an address, got {brief(show)}"),
+        "tokens": (has_storage, f"expected a TokenStorage, got {type(tokens).__name__}"),
+    }
+    problems = {name: problem for name, (is_valid, problem) in conditions.items() if not is_valid}
     if problems:
-        text = "; ".join(f"{name}: {problem}" for name, problem in problems)
-        raise ToolDefinitionError(f"mcp_login: {text}", names=[name for name, _ in problems])
+        text = "; ".join(f"{name}: {problem}" for name, problem in problems.items())
+        raise ToolDefinitionError(f"mcp_login: {text}", names=problems)
     name = Target(address).name
     address = BareAddress.of(address).url
     silence_sdk()

@@ -97,25 +97,22 @@ class Target:
         name = _name_of(server, kind)
         # The text of an invalid address can be a key, so it is not shown.
         self.name = name or f"at {len(str(server))} characters"
-        problems: list[str] = []
-        names: list[str] = []
+        problems: dict[str, str] = {}
         if not name:
-            problems.append("a str is an http or https address; a command is a list such as ['python', 'server.py']")
-            names.append("server")
-        if headers and kind != "address":
-            problems.append("headers belong to an http address")
-            names.append("headers")
-        if tokens is not None and kind != "address":
-            problems.append("tokens belong to an http address")
-            names.append("tokens")
-        if (env or cwd) and kind != "command":
-            problem = "env and cwd belong to a command"
+            problems["server"] = (
+                "a str is an http or https address; a command is a list such as ['python', 'server.py']"
+            )
+        if kind != "address":
+            options = {"headers": bool(headers), "tokens": tokens is not None}
+            problems |= {name: f"{name} belong to an http address" for name, is_set in options.items() if is_set}
+        if kind != "command" and (env or cwd):
+            text = "env and cwd belong to a command"
             if kind == "parameters":
-                problem = "StdioServerParameters bring their own env and cwd"
-            problems.append(problem)
-            names += ["env", "cwd"]
+                text = "StdioServerParameters bring their own env and cwd"
+            problems |= dict.fromkeys(("env", "cwd"), text)
         if problems:
-            raise ToolDefinitionError(f"MCP server {self.name}: {'; '.join(problems)}", names=names)
+            texts = "; ".join(dict.fromkeys(problems.values()))
+            raise ToolDefinitionError(f"MCP server {self.name}: {texts}", names=problems)
         self._headers = dict(headers or {})
         self._tokens = tokens
         self._server: Any = server
@@ -123,7 +120,7 @@ class Target:
             from mcp import StdioServerParameters
 
             command, *args = cast(Sequence[str], server)
-            self._server = StdioServerParameters(command=command, args=args, env=dict(env or {}) or None, cwd=cwd)
+            self._server = StdioServerParameters(command=command, args=args, env=dict(env) if env else None, cwd=cwd)
         self._secrets = set(_secrets(self._server, self._headers))
 
     def masked(self, text: str) -> str:

@@ -144,17 +144,27 @@ def _type(root: _Root, schema: Any, depth: int = 0) -> str:
         return _literal([schema["const"]])
     if isinstance(schema.get("enum"), list | tuple):
         return _literal(schema["enum"])
-    for key in ("anyOf", "oneOf"):
-        if isinstance(schema.get(key), list | tuple):
-            return " | ".join(dict.fromkeys(_type(root, each, depth + 1) for each in schema[key])) or "Any"
+    alternatives = _alternatives(schema)
+    if alternatives is not None:
+        return " | ".join(dict.fromkeys(_type(root, each, depth + 1) for each in alternatives)) or "Any"
     kind = schema.get("type")
-    if isinstance(kind, list | tuple):
-        return " | ".join(dict.fromkeys(_type(root, {**schema, "type": each}, depth + 1) for each in kind)) or "Any"
     if kind == "array":
         return f"list[{_type(root, schema.get('items'), depth + 1)}]"
     if kind == "object":
         return _object(root, schema, depth)
     return _TYPES.get(kind, "Any") if isinstance(kind, str) else "Any"
+
+
+def _alternatives(schema: Mapping[str, Any]) -> Sequence[Any] | None:
+    """Return the schemas of which one applies, also for a list of types; None for a single schema."""
+    for key in ("anyOf", "oneOf"):
+        schemas = schema.get(key)
+        if isinstance(schemas, list | tuple):
+            return schemas
+    kind = schema.get("type")
+    if not isinstance(kind, list | tuple):
+        return None
+    return [{**schema, "type": each} for each in kind]
 
 
 def _object(root: _Root, schema: Mapping[str, Any], depth: int) -> str:
