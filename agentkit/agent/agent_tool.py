@@ -57,7 +57,11 @@ class AgentAsTool:
         """
 
         async def answer(_context: ToolContext[Any], **arguments: Any) -> Any:
-            return await self._answer(_context, arguments)
+            user_input: Any = UserInput(arguments.pop(self._argument), additional_kwargs=arguments)
+            if self._history != "none":
+                conversation = _visible_messages(self._history, _context.messages)
+                user_input = PromptContext(user_input=user_input, conversation=conversation)
+            return await run_in_call(self._definition(), self._name, user_input, _context, {})
 
         # The default of other tools is too short for a run with several model calls.
         policy.setdefault("timeout", _TIMEOUT)
@@ -99,14 +103,6 @@ class AgentAsTool:
             "required": [argument, *required.get("required", ())],
             "additionalProperties": False,
         }
-
-    async def _answer(self, context: ToolContext[Any], arguments: dict[str, Any]) -> Any:
-        """Answer a call with a run."""
-        user_input: Any = UserInput(arguments.pop(self._argument), additional_kwargs=arguments)
-        if self._history != "none":
-            conversation = _visible_messages(self._history, context.messages)
-            user_input = PromptContext(user_input=user_input, conversation=conversation)
-        return await run_in_call(self._definition(), self._name, user_input, context, {})
 
 
 def _visible_messages(history: History, messages: tuple[Message, ...]) -> tuple[Message, ...]:

@@ -101,7 +101,12 @@ class AnthropicReader(Reader):
     @property
     def usage(self) -> Usage:
         """Tokens of the whole turn."""
-        usage = _usage(self._counts)
+        # `input_tokens` does not contain the tokens that were written to the cache or read from it.
+        fresh, written, read, output = (
+            count_of(self._counts.get(key))
+            for key in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+        )
+        usage = Usage(fresh + written + read, output, read)
         if self._before is not None:
             usage = self._before.usage + usage
         return usage
@@ -334,12 +339,3 @@ def _sendable_block(block: dict[str, Any]) -> dict[str, Any]:
 
 def _is_blank(block: dict[str, Any]) -> bool:
     return block.get("type") == "text" and not block.get("text")
-
-
-def _usage(data: dict[str, Any]) -> Usage:
-    # `input_tokens` does not contain the tokens that were written to the cache or read from it.
-    fresh, written, read, output = (
-        count_of(data.get(key))
-        for key in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
-    )
-    return Usage(fresh + written + read, output, read)

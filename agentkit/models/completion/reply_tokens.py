@@ -45,7 +45,12 @@ class ReplyTokens:
             self._text.append(text)
         prompt = _ids_of(choice, "prompt_token_ids")
         if prompt and prompt != list(self._prompt):
-            self._refuse_prompt(prompt)
+            pairs = zip(self._prompt, prompt, strict=False)
+            shorter = min(len(self._prompt), len(prompt))
+            position = next((at for at, (ours, theirs) in enumerate(pairs) if ours != theirs), shorter)
+            raise TokenizerError(
+                f"the server used other ids than the prompt from token {position} on", place="prompt", position=position
+            )
         self._ids += _ids_of(choice, "token_ids")
         logprobs = choice.get("logprobs")
         if isinstance(logprobs, dict):
@@ -53,14 +58,6 @@ class ReplyTokens:
             if not isinstance(values, list) or not all(map(_is_log_probability, values)):
                 raise ProtocolError(f"logprobs.token_logprobs: expected numbers, got {brief(values)}")
             self._values += values
-
-    def _refuse_prompt(self, received: Sequence[int]) -> None:
-        pairs = zip(self._prompt, received, strict=False)
-        shorter = min(len(self._prompt), len(received))
-        position = next((at for at, (ours, theirs) in enumerate(pairs) if ours != theirs), shorter)
-        raise TokenizerError(
-            f"the server used other ids than the prompt from token {position} on", place="prompt", position=position
-        )
 
     def stored(self, message: Message) -> Message:
         """Return the message with its tokens; unchanged if the server sent none, or cut the text inside a token.

@@ -147,7 +147,8 @@ class Journalled:
             return self._stored_repair()
         # A cancelled round is stored without waiting for the journal, whose writer can hang.
         if self._is_cut:
-            self._check_not_taken()
+            if self.writer is not None and self.writer.is_taken:
+                raise JournalError(f"run {self._journal.run_id!r}: another process continues it", value="taken")
         elif self._journal.session is not None:
             await self._ready("Append")
         elif self._is_logged:
@@ -289,11 +290,6 @@ class Journalled:
 
     def _log(self, name: str) -> None:
         _log.debug("run %s: %s", self._journal.run_id, name)
-
-    def _check_not_taken(self) -> None:
-        """Refuse to store a cancelled round if another process continues the run."""
-        if self.writer is not None and self.writer.is_taken:
-            raise JournalError(f"run {self._journal.run_id!r}: another process continues it", value="taken")
 
 
 def _recorded_tools(specs: tuple[ToolSpec, ...], tools: Mapping[str, Tool]) -> dict[str, Tool]:

@@ -275,16 +275,13 @@ class RunSteps:
             self._is_cut = True
             # If another process took over the run, that process repeats these calls.
             if run.writer is None or not run.writer.is_taken:
-                self._cancel_pending(round_calls)
+                try:
+                    round_calls.cancel()
+                except Exception as error:
+                    self._note_problem(error)
             raise
         if run.stopped:
             raise stop_error(round_.calls, run.stopped)
-
-    def _cancel_pending(self, round_calls: ToolCalls) -> None:
-        try:
-            round_calls.cancel()
-        except Exception as error:
-            self._note_problem(error)
 
     def _note_problem(self, error: Exception) -> None:
         self.round_problem = f"The results of the tool calls could not be stored: {describe_error(error)}"

@@ -120,23 +120,16 @@ def check_compaction(compaction: object, chain: Chain[Any]) -> None:
             value=type(compaction).__name__,
         )
     if isinstance(compaction, Summarise):
-        _check_model(compaction.model)
+        model: object = compaction.model
+        if isinstance(model, type) or not callable(getattr(model, "request", None)):
+            raise AgentDefinitionError(
+                f"compaction: expected Summarise(model), such as Summarise(OpenAIModel(...)), got {brief(model, 40)}",
+                name="compaction",
+            )
     if _limit(compaction, chain) is None:
         raise AgentDefinitionError("compaction: expected tokens=, or a budget= of the agent", name="compaction.tokens")
-    if isinstance(compaction, Summarise):
-        _check_summary_shown(chain.layers)
-
-
-def _check_model(model: object) -> None:
-    if isinstance(model, type) or not callable(getattr(model, "request", None)):
-        raise AgentDefinitionError(
-            f"compaction: expected Summarise(model), such as Summarise(OpenAIModel(...)), got {brief(model, 40)}",
-            name="compaction",
-        )
-
-
-def _check_summary_shown(layers: Layers) -> None:
-    if not any(prompt.reads is None or "summary" in prompt.reads for _, prompt in layers.walk()):
+    is_shown = any(prompt.reads is None or "summary" in prompt.reads for _, prompt in chain.layers.walk())
+    if isinstance(compaction, Summarise) and not is_shown:
         raise AgentDefinitionError(
             "compaction: no prompt of the layers shows the summary: add SummaryPrompt(), such as "
             "Layers(..., before_input=SummaryPrompt())",

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from agentkit.models.model import Usage
 from agentkit.models.settings import ModelSettings
 from agentkit.server.openai_endpoints.input_items import output_item_id
 from agentkit.server.openai_endpoints.openai_requests import ResponsesRequest
@@ -54,7 +53,13 @@ class ResponseAnswers:
             # The answer is written twice, for the client and for the store, with one time.
             self._completed = self._completed or int(time.time())
             response["completed_at"] = self._completed
-        response["usage"] = _usage(answer.usage)
+        response["usage"] = {
+            "input_tokens": answer.usage.input_tokens,
+            "input_tokens_details": {"cached_tokens": answer.usage.cached_tokens},
+            "output_tokens": answer.usage.output_tokens,
+            "output_tokens_details": {"reasoning_tokens": answer.usage.reasoning_tokens},
+            "total_tokens": answer.usage.input_tokens + answer.usage.output_tokens,
+        }
         return response
 
     def start(self) -> Iterator[tuple[str, Json]]:
@@ -216,13 +221,3 @@ def _text_field(text: Json) -> Json:
 
 def _part(text: str) -> Json:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-
-
-def _usage(usage: Usage) -> Json:
-    return {
-        "input_tokens": usage.input_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cached_tokens},
-        "output_tokens": usage.output_tokens,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-        "total_tokens": usage.input_tokens + usage.output_tokens,
-    }

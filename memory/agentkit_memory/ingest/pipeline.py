@@ -254,7 +254,8 @@ class _Ingestion:
             image: Image | None = None
             chunks: Iterable[Chunk]
             if kind == "image":
-                image = self._image(reading)
+                content = b"".join(islice(reading.pieces(), _MAX_PIECES))
+                image = checked_image(reading.file.source, Image(content, name=reading.file.path.name))
                 chunks = [image_chunk(image, alt)]
             else:
                 chunks = text_chunks(reading, chunk_blocks(READERS[kind](reading)))
@@ -283,10 +284,6 @@ class _Ingestion:
         reading.rewind()
         self._read = self._reported = 0
         return False
-
-    def _image(self, reading: FileStream) -> Image:
-        content = b"".join(islice(reading.pieces(), _MAX_PIECES))
-        return checked_image(reading.file.source, Image(content, name=reading.file.path.name))
 
     def _alt_text(self, file: SourceFile) -> str:
         """Return the alt text of an image.

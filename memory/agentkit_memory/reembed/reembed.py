@@ -6,7 +6,7 @@ After a crash, the active space is complete, and the next call continues the cha
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import bindparam, func, select
@@ -80,7 +80,10 @@ def reembed(
         if not problem:
             checks = check(indexes, embedders, space, index, gate, scope)
             failpoint("reembed.checked")
-            problem = _check_problem(checks)
+            failed = [each for each in checks if not each.passed]
+            problem = "; ".join(
+                f"{each.name}: {each.found} of {each.tried} found, {each.minimum:.0%} needed" for each in failed
+            )
         if problem:
             return _result(indexes, space, False, problem, checks)
     flipped = flip(indexes.database, space)
@@ -96,12 +99,6 @@ def _failure_problem(counts: Any, gate: Gate) -> str:
         return ""
     reason = counts.problem or "other workers have leased them"
     return f"{counts.failing} of {counts.items} items have no vector yet: {reason}"
-
-
-def _check_problem(checks: Iterable[GateCheck]) -> str:
-    """Return the problems of the failed checks; empty text if all checks passed."""
-    failed = [each for each in checks if not each.passed]
-    return "; ".join(f"{each.name}: {each.found} of {each.tried} found, {each.minimum:.0%} needed" for each in failed)
 
 
 def _build(indexes: Indexes, space: Space, on_progress: Callable[[ReembedProgress], None] | None) -> Any:

@@ -167,8 +167,12 @@ class BaseTemplate:
         turns = read_turns(messages, title)
         if not turns:
             raise no_messages(title)
-        if "tools" not in parameters:
-            self._refuse_tools(turns, tools)
+        if "tools" not in parameters and (tools or any(map(has_tool_traffic, turns))):
+            raise ChatTemplateError(
+                f"{self.title}: its messages2prompt has no parameter `tools`, so it has no place for them",
+                template=self.title,
+                problems=[Problem("tools", "no parameter")],
+            )
         functions = read_functions(tools, title) if tools else None
         options = {**kwargs, "tools": functions, "add_generation_prompt": add_generation_prompt}
         options = {key: value for key, value in options.items() if key in parameters}
@@ -177,14 +181,6 @@ class BaseTemplate:
         if add_generation_prompt or "add_generation_prompt" in parameters:
             return text
         return self._without_opening(text, turns[-1])
-
-    def _refuse_tools(self, turns: list[Turn], tools: Tools | None) -> None:
-        if tools or any(map(has_tool_traffic, turns)):
-            raise ChatTemplateError(
-                f"{self.title}: its messages2prompt has no parameter `tools`, so it has no place for them",
-                template=self.title,
-                problems=[Problem("tools", "no parameter")],
-            )
 
     @cached_property
     def _content_check(self) -> ContentCheck:

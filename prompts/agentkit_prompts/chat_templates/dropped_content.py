@@ -122,14 +122,10 @@ def _shape(value: Any, key: str = "") -> object:
     if isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return _shape_of_text(value, key)
+        if key in _NAMING_KEYS:
+            return value
+        return not value or value.isspace(), _END_OF_THOUGHT in value
     return type(value)
-
-
-def _shape_of_text(text: str, key: str) -> object:
-    if key in _NAMING_KEYS:
-        return text
-    return not text or text.isspace(), _END_OF_THOUGHT in text
 
 
 def _spoken_texts(message: dict[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from agentkit_prompts.context.items import ToolSpec
-from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part, Text
 from agentkit_prompts.context.wire.read_parts import plain_text_of
 from agentkit_prompts.context.wire.thought_fields import THOUGHT_FIELDS
@@ -123,7 +123,10 @@ def template_message(message: Message) -> dict[str, Any]:
     if type(message.content) is tuple:
         result["content"] = [_part(part) for part in message.content]
     if message.tool_calls:
-        result["tool_calls"] = [_template_call(call) for call in message.tool_calls]
+        result["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.tool_calls
+        ]
     if message.tool_call_id is not None:
         result["tool_call_id"] = message.tool_call_id
     if message.name:
@@ -131,10 +134,6 @@ def template_message(message: Message) -> dict[str, Any]:
     if message.thinking and message.reasoning:
         result["reasoning_content"] = message.reasoning
     return result
-
-
-def _template_call(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
 def _part(part: Part) -> dict[str, str]:

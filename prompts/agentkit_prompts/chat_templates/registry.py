@@ -122,7 +122,7 @@ class ChatTemplateRegistry:
         elif near is not None:
             hints.append(f"did you mean {near!r}?")
         # Skip names of one or two letters, such as `yi`: too many words contain them.
-        family = [name for name in self if len(name) > 2 and _family(name) in last]
+        family = [name for name in self if len(name) > 2 and "".join(takewhile(str.isalpha, name)) in last]
         if family:
             hints.append(f"of the same family: {', '.join(family)}")
         if not hints:
@@ -175,11 +175,6 @@ class ChatTemplateRegistry:
 def _letters(name: str) -> str:
     """Return the letters and digits of a name."""
     return "".join(filter(str.isalnum, name))
-
-
-def _family(name: str) -> str:
-    """Return the letters at the start of a name."""
-    return "".join(takewhile(str.isalpha, name))
 
 
 def _whose(maker: object) -> str:

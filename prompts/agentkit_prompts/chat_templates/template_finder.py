@@ -100,7 +100,10 @@ def _of_path(path: Path) -> ChatTemplate:
             template=str(path),
         )
     if path.suffix.lower() == ".json" and path.name != _CONFIG and not _has_template(path):
-        return _of_fields(path)
+        template = ChatTemplateConfig.from_json(path).chat_template
+        if isinstance(template, BaseTemplate):
+            template.label = str(path)
+        return template
     try:
         return cast("ChatTemplate", JinjaChatTemplate.from_file(path))
     except ChatTemplateError:
@@ -118,14 +121,6 @@ def _name_of_folder(path: Path) -> str | None:
     if fit is None or fit.other_words:
         return None
     return fit.name
-
-
-def _of_fields(path: Path) -> ChatTemplate:
-    """Return the template of a file with fields."""
-    template = ChatTemplateConfig.from_json(path).chat_template
-    if isinstance(template, BaseTemplate):
-        template.label = str(path)
-    return template
 
 
 def _has_template(path: Path) -> bool:

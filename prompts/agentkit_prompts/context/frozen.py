@@ -115,7 +115,9 @@ _IMMUTABLE = (*_ATOMS, FrozenDict, FrozenList)
 
 def _frozen_mapping(mapping: Mapping[Any, Any], json_only: bool, depth: int) -> FrozenDict:
     if json_only:
-        _require_text_names(mapping)
+        for name in mapping:
+            if not isinstance(name, str):
+                raise ContextError("data", [("", f"names must be str, got {type(name).__name__}")])
     return FrozenDict({key: freeze(item, json_only=json_only, depth=depth + 1) for key, item in mapping.items()})
 
 
@@ -137,12 +139,6 @@ def freeze(value: Any, *, json_only: bool = False, depth: int = 0) -> Any:
     if json_only and not isinstance(value, _ATOMS):
         raise ContextError("data", [("", f"a {type(value).__name__} is not JSON")])
     return value
-
-
-def _require_text_names(data: Mapping[Any, Any]) -> None:
-    for name in data:
-        if not isinstance(name, str):
-            raise ContextError("data", [("", f"names must be str, got {type(name).__name__}")])
 
 
 def thawed(value: Any) -> Any:

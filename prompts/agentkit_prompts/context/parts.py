@@ -183,7 +183,7 @@ class Media(metaclass=Hinted):
         content, form = str(self.source).encode(), b"url"
         if isinstance(self.source, bytes):
             content, form = self.source, b""
-        digest = _digest(content, form)
+        digest = hashlib.blake2b(content, digest_size=_DIGEST_BYTES, person=form).hexdigest()
         object.__setattr__(self, "_id", digest)
         return digest
 
@@ -337,10 +337,6 @@ def _url(text: str) -> Url:
         why = str(error).splitlines()[1].strip().partition(" [type=")[0]
         reason = f"{text[:200]!r}: not a URL ({why}); pass a complete URL, a Path or bytes"
         raise MediaError(reason, name="source", value=text[:200]) from error
-
-
-def _digest(data: bytes, form: bytes = b"") -> str:
-    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES, person=form).hexdigest()
 
 
 def _digest_of_file(path: Path) -> str:

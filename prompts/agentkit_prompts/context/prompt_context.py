@@ -317,7 +317,12 @@ def _fill(context: PromptContext, source: PromptContext | None, values: Mapping[
     """
     problems: Problems = []
     if "elements" in values:
-        values = _by_field_name(values, problems)
+        named = dict(values)
+        elements = named.pop("elements")
+        if "documents" in named:
+            problems.append(Problem("elements", "another name of documents, which are passed, too: pass one of them"))
+        named["documents"] = elements
+        values = named
     readers = _readers(allow_media, problems)
     # The dict of the object is filled directly, because setting the fields of a frozen object takes four times as long.
     attributes = vars(context)
@@ -353,13 +358,3 @@ def _remove_nonce(context: PromptContext, values: Mapping[str, Any]) -> None:
     for name in names:
         vars(context)[name] = without_nonce(getattr(context, name), nonce)
     object.__setattr__(context, "_nonce", nonce)
-
-
-def _by_field_name(values: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
-    """Return the values with the name `documents` instead of `elements`."""
-    named = dict(values)
-    elements = named.pop("elements")
-    if "documents" in named:
-        problems.append(Problem("elements", "another name of documents, which are passed, too: pass one of them"))
-    named["documents"] = elements
-    return named

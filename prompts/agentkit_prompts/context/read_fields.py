@@ -68,7 +68,7 @@ def make_item(
     names = [*[field.name for field in fields(item_class)], *aliases]
     problems += [unknown_field(place, name, names, item_class.__name__) for name in values if name not in names]
     data = {name: value for name, value in values.items() if name in names}
-    for name in _required_names(item_class):
+    for name in [field.name for field in fields(item_class) if field.default is MISSING is field.default_factory]:
         if name not in data:
             problems.append(Problem(f"{place}.{name}", "missing"))
             # With a placeholder the class can check the other fields, so that all problems are reported.
@@ -80,11 +80,6 @@ def make_item(
     except PromptError as error:
         problems.append(Problem(place, str(error)))
     return None
-
-
-def _required_names(item_class: type) -> list[str]:
-    """Return the names of the fields of a dataclass that have no default."""
-    return [field.name for field in fields(item_class) if field.default is MISSING is field.default_factory]
 
 
 @dataclass(frozen=True)

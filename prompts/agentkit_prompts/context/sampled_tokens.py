@@ -59,7 +59,7 @@ def with_sampled_tokens(
         "of": _digest(message),
     }
     if log_probabilities is not None:
-        data["log_probabilities"] = b64encode(_bytes_of(array("f", log_probabilities))).decode()
+        data["log_probabilities"] = b64encode(_swapped(array("f", log_probabilities).tobytes())).decode()
     return replace(message, opaque={**message.opaque, _KEY: data})
 
 
@@ -96,10 +96,6 @@ def sampled_tokens(message: Message) -> SampledTokens | None:
     if len(packed) % _WIDTH or (values is not None and len(values) != len(ids)):
         raise MessageError(f"opaque.{_KEY}: the stored tokens are corrupt: wrong length", name=f"opaque.{_KEY}")
     return SampledTokens(ids, values, text)
-
-
-def _bytes_of(numbers: array[float]) -> bytes:
-    return _swapped(numbers.tobytes())
 
 
 def _swapped(data: bytes) -> bytes:

@@ -149,11 +149,6 @@ def read_tags(content: str) -> list[tuple[str, str]]:
             pieces.append((kind, text))
             kind, text = next_kind, ""
     pieces.append((kind, text + content[start:]))
-    return _without_separators(pieces)
-
-
-def _without_separators(pieces: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the pieces without white space outside of tags; a piece inside tags can be empty."""
     return [(kind or "text", text) for kind, text in pieces if kind or text.strip()]
 
 

@@ -256,17 +256,13 @@ def _read_item(item: Traversable, file: str, top: Path | None, label: str, texts
     if isinstance(item, Path):
         # A package can have several folders on the disk, so `top` is the folder of the first item on the path.
         top = top or Path(os.path.realpath(item.parent))
-        _check_inside(item, file, top, label)
+        if not Path(os.path.realpath(item)).is_relative_to(top):
+            reason = f"is a link to a target outside of {label}: copy the target into the folder"
+            raise TemplateError(reason, file=file)
     if not is_prompt:
         return [_Folder(file, item, top)]
     texts[file] = _text(item, top)
     return []
-
-
-def _check_inside(item: Path, file: str, top: Path, label: str) -> None:
-    if not Path(os.path.realpath(item)).is_relative_to(top):
-        reason = f"is a link to a target outside of {label}: copy the target into the folder"
-        raise TemplateError(reason, file=file)
 
 
 def _unreadable(file: str, error: Exception) -> TemplateError:

@@ -143,14 +143,9 @@ def _settle_references(schema: dict[str, Any]) -> None:
     for node in nodes:
         reference = node.get("$ref")
         if isinstance(reference, str):
-            if not has_ids:
-                _check_pointer(reference, schema)
+            if not has_ids and reference.startswith("#/") and target_in(schema, reference) is None:
+                raise InvalidSchemaError([("", f"a reference leads nowhere: {reference[:MAX_REASON_CHARS]}")])
             node["$ref"] = quote(unquote(reference), safe=_ADDRESS)
-
-
-def _check_pointer(reference: str, schema: dict[str, Any]) -> None:
-    if reference.startswith("#/") and target_in(schema, reference) is None:
-        raise InvalidSchemaError([("", f"a reference leads nowhere: {reference[:MAX_REASON_CHARS]}")])
 
 
 _ADDRESS = "#/?:@!$&'()*+,;=~-._"

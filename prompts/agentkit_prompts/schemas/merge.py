@@ -96,7 +96,7 @@ def _owners(item: Any, path: str) -> list[str]:
     owners = as_object(item).get(REQUIRED_BY)
     if not owners:
         return [path]
-    return [_under(path, owner) for owner in owners]
+    return [".".join(filter(None, (path, owner))) for owner in owners]
 
 
 def _conflict(name: str, first: _Origin, second: _Origin) -> SchemaConflict:
@@ -122,10 +122,6 @@ def _owner_problems(schema: JsonSchema) -> Iterator[PlacedProblem]:
 
 
 _OWN = "the template around them"
-
-
-def _under(path: str, owner: str) -> str:
-    return ".".join(filter(None, (path, owner)))
 
 
 def _flatten(schema: JsonSchema) -> JsonSchema:
@@ -258,7 +254,9 @@ class _Comparison:
                 continue
             outline, other_outline = _outline(node), _outline(other_node)
             if outline.label != other_outline.label:
-                self._undo(merges)
+                for smaller, larger in reversed(merges):
+                    del self._above[smaller]
+                    self._sizes[larger] -= self._sizes[smaller]
                 return False
             waiting += zip(outline.parts, other_outline.parts, strict=True)
         return True
@@ -272,7 +270,8 @@ class _Comparison:
         seen: set[int] = set()
         while isinstance(node, Mapping) and _is_inside(node.get("$ref")) and id(node) not in seen:
             seen.add(id(node))
-            rules = {**_rules_next_to_reference(node), **rules}
+            beside = {key: value for key, value in node.items() if key not in _ANNOTATIONS and key != "$ref"}
+            rules = {**beside, **rules}
             node = resolve(node["$ref"], root)
         if not rules:
             return node, self._key(root, node)
@@ -300,15 +299,6 @@ class _Comparison:
         while key in self._above:
             key = self._above[key]
         return key
-
-    def _undo(self, merges: list[tuple[_Key, _Key]]) -> None:
-        for smaller, larger in reversed(merges):
-            del self._above[smaller]
-            self._sizes[larger] -= self._sizes[smaller]
-
-
-def _rules_next_to_reference(node: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in node.items() if key not in _ANNOTATIONS and key != "$ref"}
 
 
 class _Outline(NamedTuple):

@@ -45,7 +45,9 @@ def _words(schema: Mapping[str, Any]) -> str:
     if "const" in schema:
         return _shown(schema["const"])
     if isinstance(values := schema.get("enum"), list):
-        return _one_of(values)
+        if len(values) == 1:
+            return _shown(values[0])
+        return f"one of {', '.join(map(_shown, values[:MAX_LISTED]))}"
     if isinstance(kind := schema.get("type"), list):
         return " or ".join(map(str, kind))
     if kind is not None:
@@ -53,12 +55,6 @@ def _words(schema: Mapping[str, Any]) -> str:
     if "properties" in schema:
         return "object"
     return ANY_VALUE
-
-
-def _one_of(values: list[Any]) -> str:
-    if len(values) == 1:
-        return _shown(values[0])
-    return f"one of {', '.join(map(_shown, values[:MAX_LISTED]))}"
 
 
 def _shown(value: Any) -> str:

@@ -163,17 +163,13 @@ def _written(value: Any) -> Any:
     if isinstance(value, dict):
         return {_key(key): _written(item) for key, item in value.items()}
     if isinstance(value, Iterator):
-        value = _items_of(value)
+        items = list(islice(value, _MAX_ITEMS + 1))
+        if len(items) > _MAX_ITEMS:
+            raise TypeError(f"an iterator in it ({type(value).__name__}) has more than {_MAX_ITEMS:,} items")
+        value = items
     if isinstance(value, list | tuple):
         return [_written(item) for item in value]
     return _written(_plain(value))
-
-
-def _items_of(iterator: Iterator[Any]) -> list[Any]:
-    items = list(islice(iterator, _MAX_ITEMS + 1))
-    if len(items) > _MAX_ITEMS:
-        raise TypeError(f"an iterator in it ({type(iterator).__name__}) has more than {_MAX_ITEMS:,} items")
-    return items
 
 
 def _key(key: Any) -> str:

@@ -95,7 +95,7 @@ class _Reader:
                 self._paragraph(element, items)
             elif name == "tbl":
                 self._end_list(items)
-                self._table(element)
+                write_table(_rows(element))
             else:
                 self._end_list(items)
                 write("gap", "embedded document", "", "not read; copy its text into the document")
@@ -123,9 +123,6 @@ class _Reader:
         for box in runs.boxes:
             self._end_list(items)
             self.blocks(box)
-
-    def _table(self, table: Any) -> None:
-        write_table(_rows(table))
 
 
 def _rows(table: Any) -> Iterator[list[str]]:

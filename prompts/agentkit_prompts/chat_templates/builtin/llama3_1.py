@@ -56,7 +56,7 @@ class Llama31Template(RoleMarkerTemplate):
                 text += "".join(
                     f"<function={name}>{json_text(arguments)}</function>" for name, arguments in calls_of(turn)
                 )
-            if _is_call(text):
+            if "<|python_tag|>" in text or "</function>" in text:
                 begin, end = task.markers["assistant call"]
         elif role == "system" and not task.strict:
             text = f"{self._tools(task)}{text}"
@@ -71,7 +71,3 @@ class Llama31Template(RoleMarkerTemplate):
             for tool, text in zip(task.tools, task.tool_texts, strict=True)
         ]
         return f"{self.tool}{''.join(lines)}{self.eotool}"
-
-
-def _is_call(text: str) -> bool:
-    return "<|python_tag|>" in text or "</function>" in text

@@ -86,7 +86,10 @@ class JinjaChatTemplate:
         if self.stop_words is None and self.eos_token:
             object.__setattr__(self, "stop_words", (self.eos_token,))
         for name, source in {"": self.source, **self.named}.items():
-            self._check(source, name)
+            if self.isolated and isinstance(source, str):
+                self._ask("check", bool, source)
+            else:
+                self._compiled(source, name)
         if checked_format(self.tool_call_format) is None:
             texts = [self.source, *self.named.values()]
             object.__setattr__(self, "tool_call_format", detected_format(texts, lambda: self._rendered_call))
@@ -344,12 +347,6 @@ class JinjaChatTemplate:
         if self.isolated:
             return self._ask("literals", read_texts, source)
         return literals(source)
-
-    def _check(self, source: str, name: str) -> None:
-        if self.isolated and isinstance(source, str):
-            self._ask("check", bool, source)
-        else:
-            self._compiled(source, name)
 
     def _compiled(self, source: str, name: str = "") -> jinja2.Template:
         where = f"{self.file or 'chat template'}{f' ({name})' if name else ''}"

@@ -150,7 +150,8 @@ def token_row(
             row.add(tokenizer.encode(written, place), is_trained=False)
             continue
         row.add(sampled.ids, is_trained=is_trained, values=sampled.log_probabilities)
-        closing = _closing(written, template)
+        tokens = [token for token in template.control_tokens if token and written.endswith(token)]
+        closing = max(tokens, key=len, default="")
         if closing and not stored.rstrip().endswith(closing):
             row.add(tokenizer.encode(closing, place), is_trained=False)
     if at < len(text):
@@ -194,9 +195,3 @@ def _may_replace(stored: str, written: str, message: Message, template: ChatTemp
     if message.reasoning.strip() not in written:
         return False
     return all(stored.count(token) <= written.count(token) for token in template.control_tokens)
-
-
-def _closing(written: str, template: ChatTemplate) -> str:
-    """Return the control token at the end of a reply; empty without a token."""
-    tokens = [token for token in template.control_tokens if token and written.endswith(token)]
-    return max(tokens, key=len, default="")

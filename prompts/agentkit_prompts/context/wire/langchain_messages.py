@@ -144,7 +144,9 @@ class _Content:
                 self.calls.append(block)
             return []
         if kind in _STEPS or kind.endswith(_STEP_ENDINGS):
-            return self._step(block, index)
+            if not fits_json(dict(block), f"{self._where}.content[{index}]", self._problems):
+                return []
+            return [Thinking("", _LIBRARY, opaque={_LIBRARY: dict(block)})]
         return [block]
 
     def _keep(self, block: Mapping[str, Any], used: tuple[str, ...], index: int) -> None:
@@ -188,12 +190,6 @@ class _Content:
             text = "\n".join([text_of(part, "text") for part in parts])
         self._keep(block, ("type", "reasoning", "thinking", "signature", "summary", "data", "extras"), index)
         return Thinking(text, provider, signature or None, text_of(block, "data") or None)
-
-    def _step(self, block: Mapping[str, Any], index: int) -> list[Thinking]:
-        """Return a step of the provider, such as a web search. It is stored, and not sent again."""
-        if not fits_json(dict(block), f"{self._where}.content[{index}]", self._problems):
-            return []
-        return [Thinking("", _LIBRARY, opaque={_LIBRARY: dict(block)})]
 
 
 def _base64(text: Any) -> Any:

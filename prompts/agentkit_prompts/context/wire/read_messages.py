@@ -229,7 +229,9 @@ class _MessageReader(PartReader):
         if role == "developer":
             draft.role, draft.unknown["role"] = "system", role
         if role == "assistant":
-            self._take_thought(draft)
+            thought = take_thought(draft.unknown, self.owner)
+            if thought is not None:
+                draft.thinking.append(thought)
         last = self._read_content(item, draft)
         if role == "assistant" and self.owner.form == "responses":
             self._reply = last
@@ -248,12 +250,6 @@ class _MessageReader(PartReader):
         if self.owner.form == "responses":
             return self.extras(item, _CHAT_KEYS, where)
         return self.extras(item, _CHAT_KEYS | {"type"}, where)
-
-    def _take_thought(self, draft: _Draft) -> None:
-        """Move the reasoning of a message in the chat form from its unknown keys to its thinking."""
-        thought = take_thought(draft.unknown, self.owner)
-        if thought is not None:
-            draft.thinking.append(thought)
 
     def _read_content(self, item: Mapping[str, Any], draft: _Draft) -> _Draft:
         """Read content, refusal and calls of a message; return its last draft, because tool results split a message."""
@@ -304,13 +300,6 @@ class _MessageReader(PartReader):
             self._add(reply)
             self._reply = reply
 
-    def _add_step(self, block: Mapping[str, Any], draft: _Draft, where: str) -> None:
-        """Add a step of the provider, such as a web search, as thinking."""
-        if fits_json(dict(block), where, self.problems):
-            owner = self.owner.key(block)
-            opaque = {owner: dict(block)}
-            draft.thinking.append(Thinking(_summary(block), owner, at=draft.size, opaque=opaque))
-
     def _read_call_or_thinking(self, block: Mapping[str, Any], draft: _Draft, where: str) -> bool:
         """Read a tool call, thinking or a step of the provider; return False for any other block."""
         kind = block.get("type")
@@ -323,7 +312,10 @@ class _MessageReader(PartReader):
         elif kind in _THOUGHTS:
             draft.thinking.append(self._thought(block, draft.size, where))
         elif kind in _STEPS or kind.endswith(_STEP_ENDINGS):
-            self._add_step(block, draft, where)
+            if fits_json(dict(block), where, self.problems):
+                owner = self.owner.key(block)
+                opaque = {owner: dict(block)}
+                draft.thinking.append(Thinking(_summary(block), owner, at=draft.size, opaque=opaque))
         else:
             return False
         return True

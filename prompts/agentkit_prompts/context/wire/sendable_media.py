@@ -169,20 +169,15 @@ def _with_type_of_content(part: Media) -> Image | Audio | File:
     """
     data, mime = content_of(part)
     if data is None:
-        return _fetched(part)
+        if part.kind == "image" and str(part.source).lower().startswith(("https://", "http://")):
+            return Image(part.source, media_type=part.media_type, name=part.name)
+        raise MediaError("only images are fetched from an address")
     proven = _of_content(part, data)
     if proven is None:
         raise MediaError(f"{len(data):,} bytes of {mime}, which cannot be sent")
     if len(data) > _MAX_BYTES[proven.kind]:
         raise MediaError(f"{len(data):,} bytes, more than can be sent")
     return proven
-
-
-def _fetched(part: Media) -> Image:
-    """Return the image at an http address, whose content the provider fetches and checks."""
-    if part.kind == "image" and str(part.source).lower().startswith(("https://", "http://")):
-        return Image(part.source, media_type=part.media_type, name=part.name)
-    raise MediaError("only images are fetched from an address")
 
 
 def _of_content(part: Media, data: bytes) -> Image | Audio | File | None:
