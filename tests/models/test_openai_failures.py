@@ -11,17 +11,79 @@ from agentkit import OpenAIModel
 from agentkit.models import (
     ModelAuthError,
     ModelInterrupted,
+    ModelRateLimited,
     ModelRequestError,
     ModelUnavailable,
 )
-from tests.models.asking import KEY, NOTHING_LEFT_OPEN, ask, both, failure, model_for
+from tests.cases import collected
+from tests.models.asking import KEY, NOTHING_LEFT_OPEN, ask, both, composed, failure, model_for
 from tests.raising import raises
 from tests.servers import ChatServer, chunk, hangs, in_turn, says, sends, streams
 from tests.waiting import longer, reserved_port
 
 pytestmark = NOTHING_LEFT_OPEN
 
+YEARS = 365 * 24 * 3600
+PAUSES = {
+    "5": (5, 5),
+    "-1": None,
+    "nan": None,
+    "1e400": None,
+    "5, 5": None,
+    "soon": None,
+    "Mon, 01 Jan 2125 00:00:00 GMT": (50 * YEARS, 150 * YEARS),
+    "Mon Jan  1 00:00:00 2125": (50 * YEARS, 150 * YEARS),
+    "Mon, 01 Jan 2125 00:00:00 -0000": (50 * YEARS, 150 * YEARS),
+    "Mon, 01 Jan 2001 00:00:00 GMT": (0, 0),
+    "Mon, 01 Jan 99999999999999999999 00:00:00 GMT": None,
+    "Mon, 01 Jan 2125 00:00:00 +99999999999999": None,
+}
+"""Minimum and maximum seconds of a pause, by its header; None for a header that is ignored."""
+
 # What goes wrong
+
+
+async def test_a_pause_of_any_form_is_read_or_ignored(server: ChatServer) -> None:
+    failures: list[str] = []
+    answers = [sends({"error": {"message": "no"}}, 429, headers={"retry-after": header}) for header in PAUSES]
+    model = model_for(server, server.on("wait", in_turn(*answers)))
+    for header, expected in PAUSES.items():
+        with pytest.raises(ModelRateLimited) as caught:
+            await model.request(composed())
+        with collected(failures, header):
+            pause = caught.value.retry_after
+            assert (pause is None) == (expected is None)
+            assert expected is None or expected[0] <= (pause or 0) <= expected[1]
+    await model.aclose()
+    assert failures == []
+
+
+@pytest.mark.parametrize("code", ["0400" + "9" * 5_000, "9" * 5_000, "4000", "\u0664\u0660\u0660"])
+def test_a_code_that_is_no_status_is_a_failure_of_the_server(server: ChatServer, code: str) -> None:
+    error = failure(model_for(server, server.on("code", sends({"error": {"code": code, "message": "no"}}))))
+    assert (type(error), error.status) == (ModelUnavailable, 500)
+
+
+@pytest.mark.parametrize("to", ["http://127.0.0.1:99999/", "http://[::1", "ftp://x/y", "/v1/chat/completions", ""])
+def test_a_redirect_to_nowhere_is_a_failed_connection(server: ChatServer, to: str) -> None:
+    name = server.on("moved", sends({}, 307, headers={"location": to}))
+    assert isinstance(failure(model_for(server, name)), ModelUnavailable)
+
+
+def test_another_host_receives_neither_key_nor_headers_after_a_redirect(server: ChatServer) -> None:
+    """A redirect to the same host keeps both."""
+    secret = {"x-tenant-key": "a-second-secret"}
+    with ChatServer().run() as other:
+        name = other.on("m", says("Hello."))
+        server.on(name, sends({}, 307, headers={"location": f"{other.url}/chat/completions"}))
+        assert ask(model_for(server, name, api_key=KEY, headers=secret)).message.text == "Hello."
+        first, second = server.to(name)[0], other.to(name)[0]
+    assert (first.headers["authorization"], first.headers["x-tenant-key"]) == (f"Bearer {KEY}", "a-second-secret")
+    assert not {KEY, f"Bearer {KEY}", "a-second-secret"} & set(second.headers.values())
+    again = sends({}, 307, headers={"location": f"{server.url}/chat/completions"})
+    server.on(name, in_turn(again, says("Hello.")))
+    ask(model_for(server, name, api_key=KEY, headers=secret))
+    assert server.to(name)[-1].headers["x-tenant-key"] == "a-second-secret"
 
 
 @pytest.mark.parametrize("status", [429, 500])

@@ -30,6 +30,10 @@ _PORTS = {"https": 443, "http": 80}
 _KEY = re.compile(r"[!-~]*")
 _NO_KEY = "no-key"
 _CONNECT_SECONDS = 5.0
+_HEADERS_FOR_OTHERS = frozenset(
+    ("host", "accept", "accept-encoding", "anthropic-version", "connection", "content-length", "content-type")
+)
+"""Headers without secrets, which another host receives after a redirect too."""
 
 
 class Sdk(NamedTuple):
@@ -225,7 +229,7 @@ class Clients:
                 follow_redirects=True,
                 # Concurrent requests are limited by `max_concurrency` of the model, not by the pool.
                 limits=Limits(max_connections=1000, max_keepalive_connections=100),
-                event_hooks={"request": [_watch_handshake], "response": [bounded]},
+                event_hooks={"request": [_prepare], "response": [bounded]},
             ),
         )
 
@@ -326,8 +330,14 @@ async def _close(client: Any) -> None:
     await client.close()
 
 
-async def _watch_handshake(request: Request) -> None:
+async def _prepare(request: Request) -> None:
+    """Prepare a request, or the request to the address of a redirect, which has the extensions of the first request."""
+    is_redirected = "trace" in request.extensions
     request.extensions["trace"] = CutHandshake()
+    # The client removes the key, but no other header, if a redirect leads to another host.
+    if is_redirected and "authorization" not in request.headers:
+        for name in request.headers.keys() - _HEADERS_FOR_OTHERS:
+            del request.headers[name]
 
 
 @lru_cache(maxsize=1)

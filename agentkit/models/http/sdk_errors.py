@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,6 +29,8 @@ from agentkit_prompts.credentials import masked
 from agentkit_prompts.errors import start_of
 
 _MAX_CHARS = 500
+_STATUS = re.compile("[45][0-9]{2}")
+"""HTTP status of an error."""
 
 _STATUS_OF: Mapping[str, int] = {
     # OpenAI
@@ -178,7 +181,9 @@ def _connection(error: BaseException) -> str | None:
     }
     if names & {"APITimeoutError", "TimeoutException"} or isinstance(error, TimeoutError):
         return "timeout"
-    if names & {"APIConnectionError", "TransportError", "RequestError", "StreamError"}:
+    # The client wraps some errors of a connection in a group, such as an invalid port in the address of a redirect.
+    is_group = isinstance(error, ExceptionGroup)
+    if is_group or names & {"APIConnectionError", "TransportError", "RequestError", "StreamError"}:
         return "connection"
     return None
 
@@ -187,7 +192,7 @@ def _status(code: str) -> int:
     """Return the HTTP status of an error code; 500 if the code is unknown."""
     # Numbers come first, because providers use the same words for different errors.
     words = code.split()
-    numbers = [int(word) for word in words if word.isascii() and word.isdecimal() and 400 <= int(word[:4]) <= 599]
+    numbers = [int(word) for word in words if _STATUS.fullmatch(word)]
     statuses = [_STATUS_OF[word.lower()] for word in words if word.lower() in _STATUS_OF]
     return next(iter([*numbers, *statuses]), 500)
 
@@ -264,6 +269,9 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return None
     try:
         until = parsedate_to_datetime(headers.get("retry-after", ""))
-        return max(0.0, (until - datetime.now(UTC)).total_seconds())
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
+    # The oldest form of a date in HTTP contains no zone.
+    if until.tzinfo is None:
+        until = until.replace(tzinfo=UTC)
+    return max(0.0, (until - datetime.now(UTC)).total_seconds())

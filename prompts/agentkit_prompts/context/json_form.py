@@ -30,14 +30,21 @@ def strict_json(text: str) -> Any:
     """Return the value of a JSON text.
 
     Raises:
-        ValueError: The text is not JSON, or contains NaN or Infinity, which the `json` module accepts.
+        ValueError: The text is not JSON, or contains NaN, Infinity or 1e999, which the `json` module accepts.
         RecursionError: The data nests too deeply.
     """
-    return json.loads(text, parse_constant=_refuse_constant)
+    return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
 
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(f"{brief(text)} is not a finite number")
+    return number
 
 
 @lru_cache(maxsize=1)

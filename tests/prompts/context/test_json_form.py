@@ -65,7 +65,7 @@ def test_deep_data_is_refused_beside_other_problems() -> None:
     assert places_without_form([deep, object()]) == [f"[0]{'[0]' * 100}", "[1]"]
 
 
-@pytest.mark.parametrize("text", ['{"a": NaN}', "[Infinity]", "-Infinity"])
+@pytest.mark.parametrize("text", ['{"a": NaN}', "[Infinity]", "-Infinity", "1e999", "[-1e999]"])
 def test_what_python_writes_and_json_has_not_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         strict_json(text)

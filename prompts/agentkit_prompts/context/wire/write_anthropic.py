@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -146,7 +147,9 @@ def _arguments(text: str) -> FrozenDict:
         return FrozenDict()
     try:
         arguments = freeze(strict_json(text))
-    # A ContextError of `freeze` is a ValueError.
+        # An escape of one half of a character cannot be sent as text.
+        json.dumps(arguments, ensure_ascii=False).encode()
+    # A ContextError of `freeze` and a UnicodeEncodeError are ValueErrors.
     except (ValueError, RecursionError):
         arguments = None
     if isinstance(arguments, FrozenDict):
