@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agentkit.memory import IngestError, Memory
+from agentkit.memory import IngestError, IngestOptions, Memory
 from agentkit.prompts import MemoPrompt, PromptContext
 from agentkit_memory.ingest.isolated import one_file, zip_parts
 
@@ -172,6 +172,10 @@ WORD_CASES: list[tuple[str, str]] = [
     ("<w:p><w:hyperlink><w:r><w:t>link</w:t></w:r></w:hyperlink></w:p>", "link\n\n"),
     (SPANS, "a | b\nc | d \\| e\n |  | f\n\n"),
     (
+        '<w:tbl><w:tr><w:trPr><w:gridBefore w:val="99999"/></w:trPr>' + cell("a") + "</w:tr></w:tbl>",
+        " | " * 64 + "a\n\n",
+    ),
+    (
         "".join(paragraph(text, LIST.format(depth)) for text, depth in (("x", 0), ("y", 1), ("z", 0))),
         "3. x\n  3a) y\n4. z\n\n",
     ),
@@ -189,6 +193,10 @@ def test_word_documents(read: Rows) -> None:
 
 
 def test_headings_notes_and_margins_of_word_documents(read: Rows) -> None:
+    box = f"<w:txbxContent>{paragraph('Draft')}</w:txbxContent>"
+    choice = f"<w:Choice>{box}</w:Choice><w:Fallback>{box}</w:Fallback>"
+    margin = f"<w:p><w:r><w:AlternateContent>{choice}</w:AlternateContent></w:r></w:p>" + SPANS
+    assert ["block", "text", "Draft\na, b\nc, d | e\nf\n\n", 0, "", False] in read("docx", word("", header=margin))
     note = '<w:footnote w:id="2"><w:p><w:r><w:t>see page 9</w:t></w:r></w:p></w:footnote>'
     heading = paragraph("Terms", '<w:pStyle w:val="Mine"/>')
     rows = read("docx", word(heading, STYLES, footnotes=note, header=paragraph("Secret"), footer=paragraph("Secret")))
@@ -201,7 +209,8 @@ def test_headings_notes_and_margins_of_word_documents(read: Rows) -> None:
     ]
 
 
-FORMATS = '<numFmt numFmtId="200" formatCode="0.0%"/><cellXfs><xf/><xf numFmtId="14"/><xf numFmtId="200"/></cellXfs>'
+FORMATS = '<numFmt numFmtId="200" formatCode="0.0%"/><cellXfs><xf/><xf numFmtId="14"/><xf numFmtId="200"/>'
+FORMATS += '<xf numFmtId="21"/></cellXfs>'
 CELL_CASES = [
     ("<c><v>0.30000000000000004</v></c>", "0.3"),
     ("<c><v>1234567</v></c>", "1234567"),
@@ -213,6 +222,11 @@ CELL_CASES = [
     ('<c t="inlineStr"><is><t>in</t><t>line</t></is></c>', "inline"),
     ('<c t="str"><f>A1</f><v>made</v></c>', "made"),
     ("<c><f>SUM(A1:A9)</f></c>", "=SUM(A1:A9)"),
+    ("<c><f>SUM(A1:A9)</f><v/></c>", "=SUM(A1:A9)"),
+    ('<c t="str"><f>IF(B1="","",B1)</f><v></v></c><c><v>2</v></c>', "| 2"),
+    ('<c t="str"><v>a_x000D_\nb _x005F_x000D_</v></c>', "a b _x000D_"),
+    ('<c t="inlineStr"><is><t>a_x000d_\nb</t></is></c>', "a b"),
+    ('<c s="3"><v>0.999999</v></c><c s="3"><v>0.25</v></c><c s="3"><v>1.5</v></c>', "24:00:00 | 06:00:00 | 36:00:00"),
     ('<c t="e"><v>#N/A</v></c>', "#N/A"),
     ('<c r="A1"><v>1</v></c><c r="D1"><v>2</v></c>', "1 |  |  | 2"),
     ('<c r="A1"><v>1</v></c><c r="XFD1"><v>2</v></c>', "1 |" + "  |" * 64 + " 2"),
@@ -266,7 +280,8 @@ CELL = "<a:tc><a:txBody><a:p><a:t>{}</a:t></a:p></a:txBody></a:tc>"
 def test_slides(read: Rows) -> None:
     table = f"<a:tbl><a:tr>{CELL.format('k')}{CELL.format('v')}</a:tr></a:tbl>"
     frame = f"<p:graphicFrame><a:graphic>{table}</a:graphic></p:graphicFrame>"
-    group = "<p:grpSp>" + shape('<a:rPr baseline="30000"/><a:t>6</a:t>') + "</p:grpSp>"
+    hidden = f'<p:grpSp><p:nvGrpSpPr><p:cNvPr hidden="1"/></p:nvGrpSpPr>{shape("<a:t>secret</a:t>")}</p:grpSp>'
+    group = hidden + "<p:grpSp>" + shape('<a:rPr baseline="30000"/><a:t>6</a:t>') + "</p:grpSp>"
     first = (
         shape("<a:t>body</a:t>") + shape("<a:t>7</a:t>", "sldNum") + shape("<a:t>Title</a:t>", "title") + frame + group
     )
@@ -380,7 +395,6 @@ HOSTILE = [
     ("docx", word(DEEP), "has a part 'word/document.xml' with more than 400 nested elements"),
     ("docx", word(paragraph("x" * 9000)), "has a part 'word/document.xml' of more than 0 MiB: it may be a zip bomb"),
     ("docx", packed({"_rels/.rels": ENTITIES + "<d>&b;</d>"}), "has a part '_rels/.rels' that defines entities"),
-    ("xlsx", book("<row>"), "has a part 'xl/s1.xml' that is not XML"),
     ("epub", packed({"META-INF/container.xml": "<c/>"}), "is not an EPUB: its container names no package"),
     ("eml", PARTS, "has more than 2,000 parts"),
     ("eml", b"To: a@b\n" * 10_001 + b"\nZebra", "has more than 10,000 headers"),
@@ -399,6 +413,33 @@ def test_hostile_files(
     monkeypatch.setattr(zip_parts, "_MAX_PART", 9000)
     *_, last = read(content_format, content)
     assert last[0] == "no" and str(last[1]).startswith(problem)
+
+
+def test_a_corrupt_part_does_not_block_the_other_parts(read: Rows, memory: Memory, docs: Path) -> None:
+    sheet = "<row><c><v>1</v></c></row>"
+    files: list[tuple[str, bytes, str]] = [
+        ("xlsx", book(sheet, "<row>", sheet), "sheet 'S2' has a part 'xl/s2.xml' that is not XML"),
+        ("pptx", slides(shape("<a:t>one</a:t>"), "<p:sp>"), "slide 2 has a part 'ppt/s2.xml' that is not XML"),
+        ("docx", word(paragraph("one"), header="<w:p>"), "a header or footer has a part 'word/header.xml'"),
+        ("docx", word(paragraph("one"), chart="<w:p>"), "a diagram or chart has a part 'word/chart.xml'"),
+        ("docx", word(paragraph("one"), comments="<w:p>"), "the part of comments has a part 'word/comments.xml'"),
+    ]
+    for number, (content_format, content, problem) in enumerate(files):
+        rows = read(content_format, content)
+        problems = [str(row[1]) for row in rows if row[0] == "problem"]
+        assert len(problems) == 1 and problems[0].startswith(problem) and rows[-1] == ["end"]
+        assert any(row[0] == "block" for row in rows)
+        (docs / f"{number}.{content_format}").write_bytes(content)
+    only, lenient = [docs / "0.xlsx"], IngestOptions(lenient=True)
+    assert len(memory.ingest(only).errors) == 1
+    report = memory.ingest(only, options=lenient)
+    assert len(report.added) == len(report.repaired) == 1
+    sheets = [chunk.metadata["sheet"] for chunk in memory.documents.chunks(str(docs / "0.xlsx"))]
+    assert sheets == ["S1", "S3"]
+
+
+def test_a_title_contains_only_characters_that_a_database_stores(read: Rows) -> None:
+    assert read("eml", b"Subject: =?utf-8?q?a=00b?=\n\nx")[0] == ["title", "a\ufffdb"]
 
 
 def test_nothing_is_silent_in_a_folder(memory: Memory, docs: Path) -> None:

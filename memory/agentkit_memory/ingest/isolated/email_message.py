@@ -8,7 +8,14 @@ from email.parser import BytesParser
 from email.policy import EmailPolicy
 from typing import Any, BinaryIO
 
-from agentkit_memory.ingest.isolated.written_rows import Unreadable, write, write_block, write_html, write_text
+from agentkit_memory.ingest.isolated.written_rows import (
+    Unreadable,
+    write,
+    write_block,
+    write_html,
+    write_text,
+    write_title,
+)
 from agentkit_prompts.pages.encodings import encoding_of_label
 
 _HEADERS = ("Subject", "From", "To", "Cc", "Bcc", "Date")
@@ -87,7 +94,7 @@ def read(stream: BinaryIO) -> None:
     message = BytesParser(_Limits().new_part, policy=_LenientPolicy()).parsebytes(content.lstrip())
     if not isinstance(message, EmailMessage) or not message.keys():
         raise Unreadable("is not an e-mail: it has no headers")
-    write("title", str(message["Subject"] or "")[:1000])
+    write_title(str(message["Subject"] or ""))
     reader = _Reader()
     reader.message(message, 0)
 

@@ -6,8 +6,8 @@ import posixpath
 from typing import Any, BinaryIO
 from urllib.parse import unquote
 
-from agentkit_memory.ingest.isolated.written_rows import Unreadable, write, write_html
-from agentkit_memory.ingest.isolated.zip_parts import ZipParts, attribute, local_name
+from agentkit_memory.ingest.isolated.written_rows import Unreadable, write, write_html, write_title
+from agentkit_memory.ingest.isolated.zip_parts import ZipParts, attribute, local_name, reported_damage
 
 _CONTAINER = "META-INF/container.xml"
 _PAGE_TYPES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml", "text/x-oeb1-document")
@@ -25,7 +25,7 @@ def read(stream: BinaryIO) -> None:
     root = parts.xml(package)
     folder = posixpath.dirname(package)
     titles = [each.text for each in root.iter() if local_name(each) == "title" and each.text]
-    write("title", " ".join((titles or [""])[0].split())[:1000])
+    write_title((titles or [""])[0])
     items = {attribute(each, "id"): each for each in root.iter() if local_name(each) == "item"}
     number = 0
     read_items: set[str] = set()
@@ -57,13 +57,10 @@ def _write_chapter(parts: ZipParts, folder: str, number: int, item: Any) -> None
     elif kind not in _PAGE_TYPES:
         write("gap", "chapter", number, f"no text ({kind or 'unknown type'})")
     else:
-        try:
+        with reported_damage(f"chapter {number}"):
             content = parts.read(name)
-        except Unreadable as error:
-            write("problem", f"chapter {number} {error}")
-            return
-        write("section", {"chapter": number})
-        write_html(_decoded(content))
+            write("section", {"chapter": number})
+            write_html(_decoded(content))
 
 
 def _decoded(content: bytes) -> str:

@@ -8,7 +8,7 @@ from agentkit_memory.ingest.isolated.pdf_characters import are_codes, are_words,
 from agentkit_memory.ingest.isolated.pdf_fonts import PageFonts, page_fonts
 from agentkit_memory.ingest.isolated.pdf_forms import field_values, note_texts
 from agentkit_memory.ingest.isolated.pdf_tables import with_columns
-from agentkit_memory.ingest.isolated.written_rows import PIECE, Unreadable, described, write, write_text
+from agentkit_memory.ingest.isolated.written_rows import Unreadable, described, write, write_text, write_title
 from agentkit_prompts.extras import install
 
 _NO_MAP = "text in a font without a character map (copying from a viewer gives wrong letters); convert it with OCR"
@@ -19,8 +19,7 @@ def read(stream: BinaryIO) -> None:
     """Write the rows of a file."""
     reader = _opened(stream)
     count = len(reader.pages)
-    # The other process reads whole lines into memory, so that a long title is cut.
-    write("title", str((reader.metadata and reader.metadata.title) or "")[:PIECE])
+    write_title(str((reader.metadata and reader.metadata.title) or ""))
     for number in range(1, count + 1):
         _write_page(reader, number)
     if "/XFA" in reader.root_object.get("/AcroForm", {}) and not reader.get_fields():

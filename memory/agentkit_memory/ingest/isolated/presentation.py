@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from agentkit_memory.ingest.isolated.written_rows import write, write_block
+from agentkit_memory.ingest.isolated.written_rows import write, write_block, write_title
 from agentkit_memory.ingest.isolated.written_tables import write_table
-from agentkit_memory.ingest.isolated.zip_parts import ZipParts, attribute, current_choice, local_name
+from agentkit_memory.ingest.isolated.zip_parts import ZipParts, attribute, current_choice, local_name, reported_damage
 
 _TITLES = ("title", "ctrTitle")
 _NOT_CONTENT = ("sldNum", "dt", "ftr", "hdr", "sldImg")
@@ -18,7 +18,7 @@ def read(stream: BinaryIO) -> None:
     """Write the rows of a file."""
     parts = ZipParts(stream)
     main = parts.main_part()
-    write("title", parts.title()[:1000])
+    write_title(parts.title())
     relations = parts.relations(main)
     number = 0
     read_parts: set[str] = set()
@@ -37,7 +37,8 @@ def read(stream: BinaryIO) -> None:
             continue
         read_parts.add(relation.target)
         write("section", {"slide": number})
-        _Slide(parts, relation.target).write(number)
+        with reported_damage(f"slide {number}"):
+            _Slide(parts, relation.target).write(number)
 
 
 class _Slide:
@@ -111,15 +112,20 @@ def _shapes(root: Any) -> Iterator[Any]:
     """Yield shapes, pictures and frames in their order, also of groups. Hidden shapes are left out."""
     for element in root:
         name = local_name(element)
+        if _is_hidden(element):
+            continue
         if name in ("sp", "pic", "graphicFrame", "cxnSp"):
-            if not any(
-                attribute(each, "hidden") in ("1", "true") for each in element.iter() if local_name(each) == "cNvPr"
-            ):
-                yield element
+            yield element
         elif name == "AlternateContent":
             yield from _shapes(current_choice(element))
         elif name in ("cSld", "spTree", "grpSp"):
             yield from _shapes(element)
+
+
+def _is_hidden(shape: Any) -> bool:
+    """Return True for a shape, or a group of shapes, that the slide does not show."""
+    names = [each for group in shape if local_name(group).startswith("nv") for each in group]
+    return any(attribute(each, "hidden") in ("1", "true") for each in names if local_name(each) == "cNvPr")
 
 
 def _placeholder(shape: Any) -> str:

@@ -7,36 +7,42 @@ from typing import Any, BinaryIO
 
 from agentkit_memory.ingest.isolated.word_runs import Runs
 from agentkit_memory.ingest.isolated.word_styles import Styles
-from agentkit_memory.ingest.isolated.written_rows import Unreadable, write, write_block
+from agentkit_memory.ingest.isolated.written_rows import Unreadable, write, write_block, write_title
 from agentkit_memory.ingest.isolated.written_tables import write_table
-from agentkit_memory.ingest.isolated.zip_parts import ZipParts, attribute, current_choice, local_name
+from agentkit_memory.ingest.isolated.zip_parts import ZipParts, attribute, current_choice, local_name, reported_damage
 
 _NOTES = {"footnotes": "footnote", "endnotes": "endnote", "comments": "comment"}
 """Parts with notes, and the name of their elements."""
 _GRAPHICS = ("diagramData", "chart")
+_MAX_SPAN = 64
+"""Maximum columns of a cell, or before the first cell of a row."""
 
 
 def read(stream: BinaryIO) -> None:
     """Write the rows of a file."""
     parts = ZipParts(stream)
     main = parts.main_part()
-    write("title", parts.title()[:1000])
+    write_title(parts.title())
     relations = parts.relations(main)
     by_kind: dict[str, list[str]] = {}
     for relation in relations.values():
         by_kind.setdefault(relation.kind, []).append(relation.target)
     reader = _Reader(Styles.of(parts, by_kind), parts, main)
-    reader.margins([*by_kind.get("header", []), *by_kind.get("footer", [])])
+    for name in [*by_kind.get("header", []), *by_kind.get("footer", [])]:
+        with reported_damage("a header or footer"):
+            reader.margin(name)
     body = next((each for each in parts.xml(main) if local_name(each) == "body"), None)
     if body is None:
         raise Unreadable("has no body of text")
     reader.blocks(body)
     for kind in _GRAPHICS:
         for name in by_kind.get(kind, []):
-            reader.graphic(name)
+            with reported_damage("a diagram or chart"):
+                reader.graphic(name)
     for kind, element in _NOTES.items():
         for name in by_kind.get(kind, []):
-            reader.notes(name, element)
+            with reported_damage(f"the part of {kind}"):
+                reader.notes(name, element)
 
 
 class _Reader:
@@ -47,15 +53,13 @@ class _Reader:
         # Headers and footers of sections mostly repeat the same text.
         self._margin_texts: set[str] = set()
 
-    def margins(self, names: list[str]) -> None:
-        """Write each text of headers or footers once."""
-        for name in names:
-            if name in self._parts:
-                texts = [Runs(each).text.strip() for each in self._parts.xml(name).iter() if local_name(each) == "p"]
-                text = "\n".join(text for text in texts if text)
-                if text and text not in self._margin_texts:
-                    self._margin_texts.add(text)
-                    write_block("text", text + "\n\n")
+    def margin(self, name: str) -> None:
+        """Write the text of a header or footer, unless another header or footer has the same text."""
+        if name in self._parts:
+            text = "\n".join(_texts(self._parts.xml(name)))
+            if text and text not in self._margin_texts:
+                self._margin_texts.add(text)
+                write_block("text", text + "\n\n")
 
     def notes(self, name: str, element: str) -> None:
         """Write footnotes, endnotes or comments with their numbers."""
@@ -65,8 +69,7 @@ class _Reader:
             # Notes of the types `separator` and `continuationSeparator` are lines above the notes of a page.
             if local_name(note) != element or attribute(note, "type").lower().endswith("separator"):
                 continue
-            texts = [Runs(each).text.strip() for each in note.iter() if local_name(each) == "p"]
-            text = " ".join(text for text in texts if text)
+            text = " ".join(_texts(note))
             author = attribute(note, "author")
             label = f"[{element} {attribute(note, 'id')}]"
             if author:
@@ -136,22 +139,24 @@ def _rows(table: Any) -> Iterator[list[str]]:
             merge = settings.get("vMerge")
             text = ""
             if merge is None or attribute(merge, "val") == "restart":
-                text = _cell_text(cell)
+                text = "; ".join(" ".join(each.split()) for each in _texts(cell))
             cells.append(text)
-            cells += [""] * (min(_number(settings.get("gridSpan"), 1), 64) - 1)
+            cells += [""] * (_number(settings.get("gridSpan"), 1) - 1)
         yield cells
 
 
-def _cell_text(cell: Any) -> str:
-    texts = []
-    for element in _block_elements(cell):
+def _texts(container: Any) -> list[str]:
+    """Return the texts of the paragraphs, text boxes and rows of a cell, a note, a header or a footer."""
+    texts: list[str] = []
+    for element in _block_elements(container):
         if local_name(element) == "p":
             runs = Runs(element)
-            texts.append(runs.text)
-            texts += [_cell_text(box) for box in runs.boxes]
+            texts.append(runs.text.strip())
+            for box in runs.boxes:
+                texts += _texts(box)
         elif local_name(element) == "tbl":
             texts += [", ".join(filter(None, row)) for row in _rows(element)]
-    return "; ".join(" ".join(text.split()) for text in texts if text.strip())
+    return [text for text in texts if text]
 
 
 def _block_elements(container: Any) -> Iterator[Any]:
@@ -187,4 +192,4 @@ def _number(element: Any, default: int) -> int:
     if element is None:
         return default
     value = attribute(element, "val")
-    return int(value) if value.isdecimal() and len(value) < 6 else default
+    return min(int(value), _MAX_SPAN) if value.isdecimal() and len(value) < 6 else default

@@ -7,15 +7,17 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, BinaryIO
 
-from agentkit_memory.ingest.isolated.written_rows import Unreadable, write, write_block
+from agentkit_memory.ingest.isolated.written_rows import Unreadable, write, write_block, write_title
 from agentkit_memory.ingest.isolated.written_tables import write_table
-from agentkit_memory.ingest.isolated.zip_parts import Relation, ZipParts, attribute, forget, local_name
+from agentkit_memory.ingest.isolated.zip_parts import Relation, ZipParts, attribute, forget, local_name, reported_damage
 
 _REFERENCE = re.compile(r"([A-Z]{1,3})[0-9]{1,7}")
 _DATE_IDS = frozenset({*range(14, 18), 22, *range(27, 37), *range(50, 59)})
 _TIME_IDS = frozenset({18, 19, 20, 21, 45, 46, 47})
 _PERCENT_IDS = {9: 0, 10: 2}
 """Decimal places of the built-in percent formats."""
+_ESCAPE = re.compile("_x([0-9A-Fa-f]{4})_")
+"""A character that XML cannot contain, or an underscore that would start such an escape."""
 _QUOTED = re.compile(r'"[^"]*"|\\.|_.|\*.|\[(?!(?:h+|m+|s+)\])[^][]*\]', re.IGNORECASE)
 """Parts of a number format that are text, space, colours or conditions."""
 _MAX_GAP = 64
@@ -29,7 +31,7 @@ def read(stream: BinaryIO) -> None:
     """Write the rows of a file."""
     parts = ZipParts(stream)
     main = parts.main_part()
-    write("title", parts.title()[:1000])
+    write_title(parts.title())
     if not main.endswith(".xml"):
         raise Unreadable("is a binary workbook (XLSB); save it as XLSX")
     relations = parts.relations(main)
@@ -53,7 +55,8 @@ def read(stream: BinaryIO) -> None:
         elif relation.kind == "worksheet":
             read_parts.add(relation.target)
             write("section", {"sheet": name[:200]})
-            book.write_sheet(name, relation.target)
+            with reported_damage(f"sheet {name!r}"):
+                book.write_sheet(name, relation.target)
         else:
             write("gap", "sheet", name, "a chart or a dialog without cells")
 
@@ -124,8 +127,8 @@ class _Book:
         kind = cell.get("t", "n")
         value, formula = _content(cell)
         if not value.strip():
-            # A program that does not calculate wrote the file.
-            return f"={formula}" if formula else ""
+            # A program that does not calculate wrote the file. The type `str` is the type of a calculated text.
+            return f"={formula}" if formula and kind != "str" else ""
         if kind == "s":
             return self._shared_text(cell, value.strip())
         if kind == "b":
@@ -135,7 +138,7 @@ class _Book:
             position = int(style) if style.isdecimal() else 0
             form = self._formats[position] if position < len(self._formats) else ""
             return _shown_number(value.strip(), form, starts_1904=self.starts_1904)
-        return " ".join(value.split())
+        return _line(value)
 
     def _shared_text(self, cell: Any, value: str) -> str:
         position = int(value) if value.isdecimal() else -1
@@ -192,7 +195,12 @@ def _rich_text(element: Any) -> str:
         for each in element.iter()
         if local_name(each) == "t" and each.text and local_name(each.getparent()) != "rPh"
     ]
-    return " ".join("".join(pieces).split())
+    return _line("".join(pieces))
+
+
+def _line(text: str) -> str:
+    """Return a stored text in one line: the format writes a carriage return as `_x000D_`."""
+    return " ".join(_ESCAPE.sub(lambda match: chr(int(match[1], 16)), text).split())
 
 
 def _note_text(root: Any) -> str:
@@ -200,7 +208,7 @@ def _note_text(root: Any) -> str:
     for element in root.iter():
         if local_name(element) in ("comment", "threadedComment", "txBody"):
             pieces = [each.text for each in element.iter() if local_name(each) in ("t", "text") and each.text]
-            text = " ".join("".join(pieces).split())
+            text = _line("".join(pieces))
             place = attribute(element, "ref")
             label = f"[note at {place}] " if place else ""
             if text:
@@ -265,11 +273,9 @@ def _shown_number(value: str, form: str, *, starts_1904: bool) -> str:
 
 
 def _shown_date(number: float, form: str, *, starts_1904: bool) -> str:
-    if form == "time" and number < 1:
-        return str(timedelta(seconds=round(number * 86400))).zfill(8)
     if form == "time":
         seconds = round(number * 86400)
-        return f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+        return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
     start = datetime(1904, 1, 1) if starts_1904 else datetime(1899, 12, 30)
     if not starts_1904 and number < 60:
         # The format counts a 29 February 1900, a day that did not exist.

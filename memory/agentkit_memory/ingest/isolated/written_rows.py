@@ -27,6 +27,11 @@ def write(*row: object) -> None:
     sys.stdout.flush()
 
 
+def write_title(text: str) -> None:
+    """Write the title of the file, which is cut if it is long."""
+    write("title", clean(text[:PIECE]))
+
+
 def write_text(text: str) -> None:
     """Write plain text as rows ["text", PIECE]."""
     for piece in _pieces(text):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 from urllib.parse import unquote
 
-from agentkit_memory.ingest.isolated.written_rows import Unreadable
+from agentkit_memory.ingest.isolated.written_rows import Unreadable, write
 from agentkit_prompts.extras import install
 
 _MAX_PART = 256 * 1024 * 1024
@@ -177,6 +177,15 @@ def _refused_damage(problem: str) -> Iterator[None]:
     # The errors of damaged zip files have no common class: `zlib.error` is not an OSError.
     except Exception as error:
         raise Unreadable(f"{problem} ({error})") from None
+
+
+@contextmanager
+def reported_damage(part: str) -> Iterator[None]:
+    """Report a part that cannot be read, by its name for the user, so that the other parts are read."""
+    try:
+        yield
+    except Unreadable as error:
+        write("problem", f"{part} {error}")
 
 
 def _defines_entities(root: Any) -> bool:
