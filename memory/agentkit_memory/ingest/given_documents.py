@@ -145,7 +145,8 @@ class Documents(metaclass=Hinted):
             elif isinstance(metadata, Mapping):
                 metadata = {**document.metadata, **metadata}
             image = document.image
-            source, title, content = source or document.source or document.id, document.title, document.text
+            source, content = source or document.source or document.id, document.text
+            title = storable(document.title)
         if not source and isinstance(content, str | bytes | bytearray):
             source = _content_source(content, image)
         meta = _checked_metadata_json(content, source, metadata, format)
@@ -165,8 +166,9 @@ class Documents(metaclass=Hinted):
             _write(writer, stored_as, data, content_format, title, Version(digest))
             self._on_change()
         finish_removals(self._database, writer.scope_id)
-        (row,) = self._rows(_FIND_ONE, document=writer.id_of(stored_as.uri))
-        return row
+        for row in self._rows(_FIND_ONE, document=writer.id_of(stored_as.uri)):
+            return row
+        raise IngestError(source, "another caller forgot the document while it was added; add it again")
 
     def list(self, *, after: str = "", limit: int = 100) -> tuple[StoredDocument, ...]:
         """Return documents of exactly this scope, in order of their sources.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -63,6 +66,29 @@ def test_a_document_keeps_its_source_title_and_metadata(memory: Memory) -> None:
     (found,) = memory.recall("green tea").documents
     assert (found.source, found.title) == ("wiki", "Green tea")
     assert (found.metadata["a"], found.metadata["b"]) == (1, 2)
+
+
+def test_a_title_is_stored_without_characters_that_no_database_stores(memory: Memory) -> None:
+    memory.documents.add(Document("Green tea.", source="wiki", title="a\0b\ud800"))
+    assert [chunk.title for chunk in memory.documents.chunks("wiki")] == ["a\ufffdb\ufffd"]
+
+
+def test_a_document_that_is_forgotten_while_it_is_added_is_an_error(memory: Memory) -> None:
+    added = Event()
+
+    def forget() -> None:
+        while not added.is_set():
+            memory.documents.forget("tea")
+
+    with ThreadPoolExecutor(1) as pool:
+        forgetting = pool.submit(forget)
+        try:
+            for number in range(60):
+                with suppress(IngestError):
+                    assert memory.documents.add(f"Green tea {number}.", source="tea").source == "tea"
+        finally:
+            added.set()
+        forgetting.result()
 
 
 def test_documents_of_another_scope_are_not_seen(memory: Memory) -> None:
