@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from agentkit_memory.conversations.lineage import BRANCHES, shared
 from agentkit_memory.conversations.message_rows import MAIN, MAX_SEQ, dump, load
 from agentkit_memory.conversations.tool_calls import read_calls, record_calls
 from agentkit_memory.conversations.turns import itemise_all
@@ -95,11 +96,6 @@ _FORGET_NOTE = delete(branch_notes).where(
 )
 _LATER_ITEMS = select(items.c.id).where(
     items.c.branch_id.in_(bindparam("branches", expanding=True)), items.c.position > bindparam("at")
-)
-_BRANCHES = (
-    select(*branches.c["id", "name", "parent_id", "fork_seq", "head_seq"])
-    .where(branches.c.conversation_id == bindparam("conversation"))
-    .order_by(branches.c.id)
 )
 
 
@@ -206,31 +202,34 @@ class Branch:
         itemise_all(self.database, self.scope_id)
         this = {"branch": self.id, "expected": expected, "seen": edits}
 
-        def write(connection: Connection) -> bool:
-            rows = connection.execute(_BRANCHES, {"conversation": self.conversation_id}).all()
+        def write(connection: Connection) -> int | None:
+            rows = connection.execute(BRANCHES, {"conversation": self.conversation_id}).all()
             names, prefix = {row.id: row.name for row in rows}, f"{self.branch[:_MAX_PREFIX]}~"
             new_name = next(name for number in count(1) if (name := f"{prefix}{number}") not in names.values())
             # Messages after `at` may be in branches of earlier rewinds, whose later items are removed too.
             rewound = [branch for branch, _, until in self.shared if until > at and _is_rewound(names[branch], prefix)]
             if connection.execute(_SET_ASIDE, {**this, "current": self.branch, "new_name": new_name}).rowcount != 1:
-                return False
+                return None
             row = {"conversation_id": self.conversation_id, "name": self.branch, "parent_id": self.id, "fork_seq": at}
             new = insert(branches).values(**row, head_seq=at, itemised_seq=at).returning(branches.c.id)
-            self._copy_notes(connection, connection.scalar(new), at)
+            new_id = connection.scalar(new)
+            self._copy_notes(connection, new_id, at)
             forget_items(
                 connection, connection.scalars(_LATER_ITEMS, {"branches": [self.id, *rewound], "at": at}).all()
             )
-            return True
+            return new_id
 
-        if not self.database.change(write, twice=False):
+        new_id = self.database.change(write, twice=False)
+        if new_id is None:
             return None
-        return self.current()
+        # The row is not read again: another writer may have rewound the new branch, which has another name then.
+        row = (new_id, self.conversation_id, 0, self.id, at, self.expires_at)
+        return Branch(self.database, self.scope_id, self.name, self.branch, row)
 
     def notes(self) -> dict[str, str]:
         """Return the newest note of each name, as JSON text."""
         with self.database.read() as connection:
-            bound = {"branch": self.id, "until": MAX_SEQ}
-            rows = sound_rows(connection, _NOTES, bound, branch_notes.c.name, self.path)
+            rows = sound_rows(connection, _NOTES, {"branch": self.id, "until": MAX_SEQ}, branch_notes.c.name, self.path)
         return {row.name: row.body for row in rows}
 
     def _copy_notes(self, connection: Connection, branch: int | None, at: int) -> None:
@@ -238,18 +237,19 @@ class Branch:
         for row in connection.execute(_NOTES, {"branch": self.id, "until": at}).mappings().all():
             connection.execute(insert(branch_notes).values({**row, "branch_id": branch}))
 
-    def note(self, name: str, seq: int, body: str) -> None:
-        """Write a note about the first `seq` messages.
+    def note(self, name: str, seq: int | None, body: str) -> None:
+        """Write a note about the first `seq` messages, or about all messages.
 
         Raises:
             NotFound: The conversation was deleted.
         """
-        row = {"branch_id": self.id, "seq": seq, "name": name, "body": body, "created_at": self.database.clock()}
+        row = {"branch_id": self.id, "name": name, "body": body, "created_at": self.database.clock()}
 
         def write(connection: Connection) -> None:
-            self._state(connection)
-            connection.execute(_FORGET_NOTE, {"branch": self.id, "number": seq, "named": name})
-            connection.execute(insert(branch_notes).values(**row))
+            head, _ = self._state(connection)
+            number = head if seq is None else seq
+            connection.execute(_FORGET_NOTE, {"branch": self.id, "number": number, "named": name})
+            connection.execute(insert(branch_notes).values(**row, seq=number))
 
         self.database.change(write)
 
@@ -260,7 +260,7 @@ class Branch:
     def all(self) -> list[BranchInfo]:
         """Return every branch of the conversation, oldest first."""
         with self.database.read() as connection:
-            rows = connection.execute(_BRANCHES, {"conversation": self.conversation_id}).all()
+            rows = connection.execute(BRANCHES, {"conversation": self.conversation_id}).all()
         names = {row.id: row.name for row in rows}
         return [BranchInfo(row.name, names.get(row.parent_id), row.fork_seq, row.head_seq) for row in rows]
 
@@ -434,17 +434,3 @@ class Branch:
 def _is_rewound(name: str, prefix: str) -> bool:
     """Return True if a branch was renamed by a rewind: its name is `prefix` and a number."""
     return name.startswith(prefix) and name[len(prefix) :].isdigit()
-
-
-def shared(
-    connection: Connection, conversation: int, parent: int | None, until: int
-) -> tuple[tuple[int, int, int], ...]:
-    """Return the ranges of messages that a fork at message `until` of branch `parent` shares, in order."""
-    rows = {row.id: row for row in connection.execute(_BRANCHES, {"conversation": conversation})}
-    ranges: list[tuple[int, int, int]] = []
-    while parent is not None and until > 0 and parent in rows:
-        start = rows[parent].fork_seq
-        if start < until:
-            ranges.append((parent, start, until))
-        parent, until = rows[parent].parent_id, min(start, until)
-    return tuple(reversed(ranges))

@@ -7,7 +7,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, bindparam, case, delete, func, select, update
 
-from agentkit_memory.conversations.branch import EDIT, SUMMARY, Branch, shared
+from agentkit_memory.conversations.branch import EDIT, SUMMARY, Branch
+from agentkit_memory.conversations.lineage import BRANCHES, shared
 from agentkit_memory.conversations.message_rows import dump, load
 from agentkit_memory.conversations.turns import stored_fields, turn_fields
 from agentkit_memory.database.rows import sound_rows
@@ -34,9 +35,6 @@ _MIN_QUOTE = 8
 _SCRUBBED = '["the errors of this recall were removed: the question was redacted"]'
 """Errors of a recall log with a redacted question, as JSON."""
 
-_LINEAGE = select(branches.c.id, branches.c.parent_id, branches.c.fork_seq).where(
-    branches.c.conversation_id == bindparam("conversation")
-)
 _this = (messages.c.branch_id == bindparam("branch"), messages.c.seq == bindparam("number"))
 _FIND = select(messages.c.seq, messages.c.format, messages.c.body).where(*_this)
 _REPLACE = (
@@ -113,7 +111,7 @@ def redact(branch: Branch, seq: int, replacement: str) -> None:
 def _forks_with(connection: Connection, conversation: int, owner: int, seq: int) -> list[int]:
     """Return the branches of a conversation that share message number `seq` of the branch `owner`."""
     forks = []
-    for fork in connection.execute(_LINEAGE, {"conversation": conversation}).all():
+    for fork in connection.execute(BRANCHES, {"conversation": conversation}).all():
         ranges = shared(connection, conversation, fork.parent_id, fork.fork_seq)
         forks += [fork.id for ancestor, after, last in ranges if ancestor == owner and after < seq <= last]
     return forks

@@ -29,3 +29,14 @@ def check_number(name: str, number: object) -> None:
     """
     if not is_whole(number, -MAX_SEQ, MAX_SEQ):
         raise InvalidArgument(f"{name}: expected the number of a message, got {brief(number)}", name=name)
+
+
+def check_note(name: str, at: int | None) -> None:
+    """Check the name of a note, and the number of messages that the note is about.
+
+    Raises:
+        InvalidArgument: The name cannot be stored, or the number is invalid.
+    """
+    check_name("name of a note", name)
+    if at is not None:
+        check_number("keep_note: at", at)

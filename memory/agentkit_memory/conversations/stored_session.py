@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit_memory.checks import check_limit
 from agentkit_memory.conversations.message_rows import dump, is_short
-from agentkit_memory.conversations.session_arguments import check_append, check_number
+from agentkit_memory.conversations.session_arguments import check_append, check_note, check_number
 from agentkit_memory.conversations.unread_append import append_unread, check_same, read_appended
 from agentkit_memory.database.rows import corrupt_row
 from agentkit_memory.errors import HeadMoved, InvalidArgument, StoreCorrupt, WouldWait
@@ -280,21 +280,22 @@ class StoredSession(metaclass=Hinted):
         """Store a value about the first `at` messages. A rewind to before message `at` drops the value.
 
         Args:
-            name: Name of the value; a new value of the name replaces the old value.
+            name: Name of the value; a new value about the same or more messages replaces the old value.
             value: JSON data, a path, a time, or another value that `to_json` converts.
-            at: Number of messages that the value is about; by default all messages of `conversation`.
+            at: Number of messages that the value is about; by default all, also after a rewind by another writer.
 
         Raises:
-            InvalidArgument: The name cannot be stored.
+            InvalidArgument: The name cannot be stored, or `at` is not a number.
             ContextError: The value has no JSON form.
             StoreError: The database cannot be written.
         """
-        check_name("name of a note", name)
+        check_note(name, at)
         with self._lock:
             body = json.dumps(to_json(value))
             if at is None:
-                at = len(self.conversation)
-            self._branch.note(name, at, body)
+                self._branch.current().note(name, None, body)
+            else:
+                self._branch.note(name, at, body)
             self._notes = None
 
     @property

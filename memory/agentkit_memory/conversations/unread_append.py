@@ -40,8 +40,9 @@ def append_unread(
     for _ in range(_MAX_TRIES):
         head, edits = branch.state()
         if edits != branch.edits:
+            # Another writer may rewind the current branch too, so its state is checked in the next try.
             branch = branch.current()
-            head, edits = branch.state()
+            continue
         before: list[Message] = []
         # Tool results in the format of a provider are converted with the help of the calls before them.
         if any(not isinstance(each, Message) for each in appended):

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import event
 
-from agentkit.memory import HeadMoved, Memory, StoreCorrupt, StoredSession
+from agentkit.memory import HeadMoved, InvalidArgument, Memory, StoreCorrupt, StoredSession
 from agentkit.prompts import Message, ToolCall
 from agentkit.testing import StoreProbe
 from tests.raising import raises
@@ -120,6 +125,70 @@ def test_a_damaged_note_is_named_and_hurts_no_other(memory: Memory, home: Path, 
         _ = session.additional_kwargs
     session.keep_kwargs({"root": "/srv"})
     assert session.additional_kwargs == {"root": "/srv"}
+
+
+@contextmanager
+def before(memory: Memory, start: str, number: int, act: Callable[[], object]) -> Iterator[None]:
+    """Call a function once, before a statement: the statement `number` of the statements with this start."""
+    numbers = count(1)
+
+    def listen(_: object, __: object, statement: str, *rest: object) -> None:
+        if statement.startswith(start) and next(numbers) == number:
+            act()
+
+    event.listen(StoreProbe(memory).engine, "before_cursor_execute", listen)
+    try:
+        yield
+    finally:
+        event.remove(StoreProbe(memory).engine, "before_cursor_execute", listen)
+
+
+def test_a_session_stays_on_its_branch_if_another_writer_rewinds_after_it(memory: Memory) -> None:
+    session, other = memory.session("s"), memory.session("s")
+    session.append(*turn("one"), *turn("two"))
+
+    def rewind_too() -> None:
+        other.refresh()
+        other.rewind(0)
+
+    with before(memory, "SELECT branches.id, branches.conversation_id", 1, rewind_too):
+        session.rewind(4)
+    if len(other.branches()) < 3:
+        rewind_too()
+    with raises(HeadMoved, rewound=True):
+        session.append(Message("user", "late"))
+    assert texts(session) == texts(other) == [] and len(other.branches()) == 3
+
+
+def test_an_append_without_a_view_is_not_lost_in_a_rewound_branch(memory: Memory) -> None:
+    other = memory.session("s")
+    other.append(*turn("one"), *turn("two"))
+    session = memory.session("s", load=False)
+    other.rewind(4)
+    with before(memory, "SELECT branches.head_seq, branches.edits", 2, lambda: other.rewind(0)):
+        session.append(Message("user", "late"))
+    assert texts(memory.session("s")) == texts(session) == ["late"]
+
+
+def test_a_note_of_an_outdated_session_is_the_newest(either: Memory) -> None:
+    session, outdated = either.session("s"), either.session("s")
+    assert len(outdated.conversation) == 0
+    session.append(*turn("one"))
+    session.keep_kwargs({"by": "session"})
+    outdated.keep_kwargs({"by": "outdated"})
+    assert outdated.additional_kwargs == either.session("s").additional_kwargs == {"by": "outdated"}
+    session.rewind(0)
+    outdated.keep_kwargs({"by": "outdated", "after": "rewind"})
+    assert len(either.session("s").additional_kwargs) == 2
+
+
+@pytest.mark.parametrize("at", ["1", 2.5, True, 10**30, []])
+def test_the_number_of_a_note_is_checked(memory: Memory, at: Any) -> None:
+    session = memory.session("s")
+    session.keep_note("colour", "red")
+    with raises(InvalidArgument, name="keep_note: at"):
+        session.keep_note("colour", "blue", at)
+    assert session.note("colour") == "red"
 
 
 def test_a_rewind_to_before_an_earlier_one_forgets_what_that_one_left(either: Memory) -> None:
