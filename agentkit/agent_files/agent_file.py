@@ -245,7 +245,7 @@ class AgentFile(_Part):
     def _memory(cls, value: Any) -> Any:
         if value is None or value is True or isinstance(value, dict):
             return value
-        raise PydanticCustomError("model_type", "true, or keys such as {home: .agentkit}")
+        raise PydanticCustomError("memory", "expected true, or keys such as {home: .agentkit}")
 
 
 def agent_file_schema() -> dict[str, Any]:

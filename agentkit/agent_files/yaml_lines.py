@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from agentkit_prompts.errors import brief
-from agentkit_prompts.names import nearest
+from agentkit_prompts.invalid_values import invalid_values, place_of
 from agentkit_prompts.system.regular_files import read_regular
 
 Place: TypeAlias = tuple[str | int, ...]
@@ -22,11 +21,18 @@ M = TypeVar("M", bound=BaseModel)
 
 IMPORT = r"^\S[^:]*:[A-Za-z_][\w.]*$"
 """Pattern of the import path of an object."""
-_EXPECTED = {IMPORT: "MODULE:NAME or FILE:NAME, such as ./tools.py:add"}
-"""Description of the expected text, by the pattern of the text."""
+_WORDS = {
+    IMPORT: "MODULE:NAME or FILE:NAME, such as ./tools.py:add",
+    "extra_forbidden": "unknown key",
+    # A shell that writes a file writes nothing for an unset variable.
+    "string_too_short": "text, but it is empty; if a shell wrote the file, check that its variables are set",
+}
+"""Expected values of a file."""
 _MAX_BYTES = 1 << 20
 """Maximum bytes of a file."""
-_CONTAINER_ERRORS = frozenset({"dict_type", "list_type", "mapping_type", "model_attributes_type", "model_type"})
+_CONTAINER_ERRORS = frozenset(
+    {"dict_type", "list_type", "mapping_type", "memory", "model_attributes_type", "model_type"}
+)
 """Errors of a value that is not the expected mapping or list: it may contain a password, so that errors hide it."""
 _KINDS: Mapping[type, str] = {str: "text", Mapping: "a mapping", list: "a list", bool: "true or false", int: "a number"}
 """Names of types in errors."""
@@ -80,7 +86,7 @@ class YamlFile:
 
     def problem(self, place: Sequence[str | int], message: str) -> Problem:
         """Return a problem of a value."""
-        key = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
+        key = place_of(place)
         if key:
             message = f"{key}: {message}"
         return Problem(self.name, self.line(place), message, key)
@@ -99,23 +105,10 @@ class YamlFile:
 
     def _problems_of(self, error: ValidationError, model: type[BaseModel]) -> Iterator[Problem]:
         """Yield one problem per invalid value."""
-        texts_by_place: dict[tuple[Place, bool], list[str]] = {}
         secret_keys = _secret_keys(model)
-        hidden_places: set[Place] = set()
-        for details in error.errors(include_url=False):
-            place, text, has_value = self._place_and_text(details, model)
-            texts_by_place.setdefault((place, has_value), []).append(text)
-            if details["type"] in _CONTAINER_ERRORS or not secret_keys.isdisjoint(place):
-                hidden_places.add(place)
-        for (place, has_value), texts in texts_by_place.items():
-            # If a problem is inside the value, its alternative of the union fits better than the other alternatives.
-            if has_value and any(other[: len(place)] == place != other for other, _ in texts_by_place):
-                continue
-            # A union has one error per alternative.
-            message = " or ".join(dict.fromkeys(texts))
-            if has_value:
-                message += f", got {_value_text(self._value_at(place), only_kind=place in hidden_places)}"
-            yield self.problem(place, message)
+        for value in invalid_values(error, self.data, model, _WORDS):
+            only_kind = not _CONTAINER_ERRORS.isdisjoint(value.kinds) or not secret_keys.isdisjoint(value.path)
+            yield self.problem(value.path, value.message(partial(_value_text, only_kind=only_kind)))
 
     def sound_part(self, model: type[M]) -> M | None:
         """Return the data as a model without the invalid keys at the top; None if one of these keys is required."""
@@ -130,31 +123,6 @@ class YamlFile:
         with suppress(ValidationError):
             return model.model_validate(data)
         return None
-
-    def _place_and_text(self, error: ErrorDetails, model: type[BaseModel]) -> tuple[Place, str, bool]:
-        """Return the place and the text of a pydantic error, and True if the message should contain the value."""
-        place = self._known_place(error["loc"])
-        if error["type"] == "extra_forbidden":
-            return place, f"unknown key{nearest(str(place[-1]), _valid_keys(model, error['loc'][:-1]))}", False
-        if error["type"] == "missing":
-            return (*place, error["loc"][-1]), "is missing", False
-        if error["type"] == "string_too_short" and error.get("ctx", {}).get("min_length") == 1:
-            # A shell that writes a file writes nothing for an unset variable.
-            return place, "is empty: expected text; if a shell wrote the file, check that its variables are set", False
-        if (expected := _EXPECTED.get(error.get("ctx", {}).get("pattern", ""))) is not None:
-            return place, f"expected {expected}", True
-        text = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-        text = re.sub(r" or instance of \w+$", "", text)
-        # Validators of agent files raise complete messages; messages of pydantic name only the expected value.
-        if error["type"] not in ("value_error", "assertion_error"):
-            text = f"expected {text}"
-        return place, text, True
-
-    def _value_at(self, place: Place) -> Any:
-        value = self.data
-        for step in place:
-            value = value[step]
-        return value
 
     def _known_place(self, loc: Sequence[str | int]) -> Place:
         place: Place = ()
@@ -261,31 +229,8 @@ def _value_text(value: Any, *, only_kind: bool) -> str:
     return brief(value, _MAX_VALUE)
 
 
-def _valid_keys(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
-    """Return the valid keys next to an unknown key; `loc` is the pydantic location of the mapping that has the key."""
-    # A model, or a field whose type is a union of models until a step names the model.
-    level: Any = model
-    for step in loc:
-        if isinstance(step, int):
-            continue
-        field = getattr(level, "model_fields", {}).get(step)
-        if field is None:
-            level = _model_named(getattr(level, "annotation", level), step) or level
-            continue
-        models = _models(field.annotation)
-        level = field
-        if len(models) == 1:
-            level = models[0]
-    return [field.alias or name for name, field in getattr(level, "model_fields", {}).items()]
-
-
 def _models(annotation: Any) -> list[Any]:
     """Return the models in a type annotation."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for inner in getattr(annotation, "__args__", ()) for model in _models(inner)]
-
-
-def _model_named(annotation: Any, name: str | int) -> Any:
-    """Return the model with a class name in a type annotation, or None."""
-    return next((model for model in _models(annotation) if model.__name__ == name), None)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
-from pydantic_core import ErrorDetails
 
 from agentkit.evals.evaluation_errors import RowsError
 from agentkit.model_evaluation.row_files import load_rows
@@ -16,13 +15,11 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import UserInput
 from agentkit_prompts.context.wire.read_messages import read_messages
-from agentkit_prompts.errors import ContextError, InContextError, KwargsError, MessageError, PromptError, brief, kind_of
-from agentkit_prompts.names import nearest
+from agentkit_prompts.errors import ContextError, InContextError, KwargsError, MessageError, PromptError, brief
+from agentkit_prompts.invalid_values import invalid_values
 
 _KWARG = "kwargs."
 """Prefix of the columns of a table that contain additional kwargs."""
-_EXPECTED = {"dict_type": "a mapping", "string_type": "text", "tuple_type": "a list"}
-"""Expected value by the type of an error of pydantic."""
 
 
 class EvalRow(BaseModel):
@@ -208,18 +205,6 @@ def _row(number: int, entry: Any, kind: type[AnyRow], problems: list[tuple[str, 
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
-        for detail in error.errors():
-            column = ".".join(map(str, detail["loc"]))
-            problems.append((f"row {number}.{column}", _column_problem(column, detail, kind)))
+        for problem in invalid_values(error, fields, kind):
+            problems.append((f"row {number}.{problem.place}", problem.message()))
         return None
-
-
-def _column_problem(column: str, detail: ErrorDetails, kind: type[EvalRow]) -> str:
-    if detail["type"] == "extra_forbidden":
-        return f"unknown column{nearest(column, kind.model_fields)}"
-    if detail["type"] == "missing":
-        return "is missing"
-    before, opening, rest = detail["msg"].partition("Input should be ")
-    if not opening:
-        return before.removeprefix("Value error, ")
-    return f"expected {_EXPECTED.get(detail['type'], rest)}, got {kind_of(detail['input'])}"

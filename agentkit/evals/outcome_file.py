@@ -25,6 +25,7 @@ from agentkit.evals.stored_run import StoredRun
 from agentkit.model_evaluation.answer_file import AnswerFile, AnswerLine, Key, as_json, read_answers
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit_prompts.errors import InContextError
+from agentkit_prompts.invalid_values import reason_of
 
 _SALT_KEY = (-1, 0)
 """Key of the line with the random part of the ids of the runs."""
@@ -302,7 +303,7 @@ def _usages() -> TypeAdapter[Usage]:
 
 
 def _invalid_outcome(path: str | os.PathLike[str], row: str, error: Exception) -> EvaluationError:
-    text = f"{path}: the stored outcome of row {row!r:.60} is invalid ({error}): remove its line"
+    text = f"{path}: the stored outcome of row {row!r:.60} is invalid ({reason_of(error)}): remove its line"
     return EvaluationError(text, path=str(path))
 
 

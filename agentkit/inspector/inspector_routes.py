@@ -31,6 +31,7 @@ from agentkit.models.model_errors import ModelError
 from agentkit.runs.run_errors import DatabaseUnavailable
 from agentkit_memory.errors import InvalidArgument, NotFound, StoreError
 from agentkit_prompts.errors import ContextError, KwargsError, PromptError
+from agentkit_prompts.invalid_values import JSON_WORDS, invalid_values, json_value
 from agentkit_tools.errors import ToolError
 
 PREFIX = "/inspector"
@@ -60,7 +61,7 @@ _MAX_BODY = 4_000_000
 """Maximum bytes of a request; the editor of the page sends whole prompts."""
 _BODY_SECONDS = 30.0
 """Maximum seconds until a request has arrived."""
-_MAX_PROBLEMS = 200
+_MAX_PROBLEMS = 50
 """Maximum number of problems in an answer."""
 _MAX_MESSAGE = 4_000
 """Maximum characters of an error message."""
@@ -155,7 +156,7 @@ def routes(source: SourceOf) -> list[Route]:
             "runs",
             "GET",
             lambda caller_source, request: run_lists.list_answer(
-                caller_source, page_requests.ListRequest.model_validate(dict(request.query_params))
+                caller_source, _validated(page_requests.ListRequest, dict(request.query_params))
             ),
         ),
         api(
@@ -217,7 +218,7 @@ async def _read(request: Request, body: type[Body]) -> Body:
 
     Raises:
         HTTPException: The request has another type of content, is too long or too slow, or is not JSON.
-        ValidationError: The JSON does not match the body. The error lists all problems.
+        ContextError: The JSON does not match the body. The error lists all problems.
     """
     # For this type, the browser asks this server before a page of another site can send a request.
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -237,7 +238,15 @@ async def _read(request: Request, body: type[Body]) -> Body:
         values = request_json(bytes(data))
     except ValueError as error:
         raise HTTPException(400, f"the request is not JSON: {error}"[:_MAX_MESSAGE]) from error
-    return body.model_validate(values)
+    return _validated(body, values)
+
+
+def _validated(body: type[Body], values: Any) -> Body:
+    try:
+        return body.model_validate(values)
+    except ValidationError as error:
+        problems = [(each.place, each.message(json_value)) for each in invalid_values(error, values, body, JSON_WORDS)]
+        raise ContextError("the request", problems) from None
 
 
 def _json(data: object, status: int = 200) -> Response:
@@ -282,9 +291,6 @@ def _error_response(error: Exception) -> Response:
         status, message = error.status_code, str(error.detail)
     elif isinstance(error, answers.Missing):
         status, message = 404, str(error.args[0])
-    elif isinstance(error, ValidationError):
-        status, message = 422, "the request is not valid"
-        problems = [(".".join(map(str, row["loc"])), row["msg"]) for row in error.errors(include_url=False)]
     elif isinstance(error, _SHOWN_ERRORS) and not isinstance(error, DatabaseUnavailable):
         status, message = 422, str(error)
         if isinstance(error, KwargsError):

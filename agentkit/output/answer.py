@@ -314,7 +314,7 @@ class AnswerReader:
                 if problem is None or not _has_wrapper(text):
                     problem = error
         assert problem is not None
-        problems = list(problem_texts(problem, wrapper=_VALUE))
+        problems = list(problem_texts(problem, text, wrapper=_VALUE))
         raise OutputError(self._name, whole, "; ".join(problems), name=problems[0].partition(":")[0]) from problem
 
 

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import from_json
 
-from agentkit_prompts.errors import start_of
+from agentkit_prompts.invalid_values import JSON_WORDS, invalid_values, json_value
 
 _MAX_PROBLEMS = 50
 """Maximum number of problems in a repair message."""
-_MAX_PATH = 200
-"""Maximum characters of the path of a problem."""
 
 
-def problem_texts(error: ValidationError, *, wrapper: str) -> Iterator[str]:
-    """Yield the problems of a repair message as `path: problem`; `wrapper` is the property around a wrapped answer."""
-    items = error.errors(include_url=False, include_context=False, include_input=False)
-    for item in items[:_MAX_PROBLEMS]:
-        keys = [*map(str, item["loc"])]
+def problem_texts(error: ValidationError, text: str, *, wrapper: str) -> Iterator[str]:
+    """Yield the problems of a repair message as `path: problem`.
+
+    Args:
+        error: The error of pydantic.
+        text: The JSON text of the answer.
+        wrapper: The property around a wrapped answer.
+    """
+    data: Any = None
+    # The only problem of other texts is that they are not JSON.
+    with suppress(ValueError):
+        data = from_json(text.encode())
+    problems = invalid_values(error, data, words=JSON_WORDS)
+    for problem in problems[:_MAX_PROBLEMS]:
         # A path starts inside of the wrapper, as in the output type.
-        if keys and keys[0] == wrapper and error.title == wrapper:
-            keys = keys[1:]
-        yield f"{start_of('.'.join(keys) or 'answer', _MAX_PATH)}: {item['msg']}"
-    if len(items) > _MAX_PROBLEMS:
-        yield f"and {len(items) - _MAX_PROBLEMS:,} more"
+        if problem.path[:1] == (wrapper,) and error.title == wrapper:
+            problem = problem._replace(path=problem.path[1:])
+        yield f"{problem.place or 'answer'}: {problem.message(json_value)}"
+    if len(problems) > _MAX_PROBLEMS:
+        yield f"and {len(problems) - _MAX_PROBLEMS:,} more"

@@ -85,5 +85,7 @@ class SchemaOutput:
 
 
 def _details(problem: SchemaProblem) -> InitErrorDetails:
-    kind = PydanticCustomError("schema", "{problem}", {"problem": problem.expected})
+    kind: str | PydanticCustomError = "missing"
+    if problem.keyword != "required":
+        kind = PydanticCustomError("schema", "{problem}", {"problem": problem.expected})
     return InitErrorDetails(type=kind, loc=problem.path, input=problem.value)

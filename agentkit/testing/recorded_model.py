@@ -24,6 +24,7 @@ from agentkit.models.offline.scripted_model import send_words
 from agentkit.models.prices import Price, price_of
 from agentkit.models.settings import ModelSettings, with_settings
 from agentkit_prompts.credentials import spellings
+from agentkit_prompts.invalid_values import reason_of
 from agentkit_prompts.system.regular_files import read_regular
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ class ReplayModel:
                 raise
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise ReplayError(
-                    f"{self._path}, line {number}: not an exchange of a recording ({type(error).__name__}: {error})",
+                    f"{self._path}, line {number}: not an exchange of a recording ({reason_of(error)})",
                     path=str(self._path),
                     line=number,
                 ) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import wraps
 from types import NoneType
@@ -11,8 +11,9 @@ from typing import Annotated, Any, TypeAlias, TypeVar, dataclass_transform, get_
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import ArgsKwargs
 
-from agentkit_prompts.errors import Picklable, Problem, brief, kind_of, listed
+from agentkit_prompts.errors import Picklable, Problem, kind_of, listed
 from agentkit_prompts.hints import option_hint
+from agentkit_prompts.invalid_values import InvalidValue, Words, invalid_values
 from agentkit_prompts.limits import MAX_COUNT
 from agentkit_prompts.names import similar
 
@@ -36,35 +37,17 @@ UnknownError: TypeAlias = Callable[[str, Mapping[str, str | None]], Exception]
 T = TypeVar("T")
 
 _CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
-_UNKNOWN = "unexpected_keyword_argument"
-_WITHOUT_VALUE = ("missing", "string_pattern_mismatch", "string_too_short", "string_unicode")
-"""Types of errors whose message does not contain the type of the value."""
-_EXPECTED = {
-    "bool_parsing": "True or False",
-    "bool_type": "True or False",
-    "callable_type": "a function",
-    "dataclass_type": "{class_name}",
-    "finite_number": "a finite number",
-    "float_type": "a number",
-    "greater_than": "more than {gt}",
-    "greater_than_equal": "{ge} or more",
-    "int_parsing": "a whole number",
-    "int_type": "a whole number",
-    "is_instance_of": "{class}",
-    "less_than_equal": "at most {le}",
+WORDS: Words = {
+    **dict.fromkeys(("bool_parsing", "bool_type"), "True or False"),
     # A `Sequence` is read as a list, which a tuple is converted to and from.
-    "list_type": "a list or a tuple",
-    "literal_error": "{expected}",
-    "missing": "a value",
-    "sequence_str": "a list or a tuple",
+    **dict.fromkeys(("list_type", "sequence_str"), "a list or a tuple"),
+    "dataclass_type": "{class_name}",
+    "none_required": "None",
     "string_pattern_mismatch": "text that is not empty",
     "string_too_short": "text that is not empty",
-    "string_type": "text",
-    "string_unicode": "text of Unicode characters",
-    "too_short": "{min_length} or more items",
     "tuple_type": "a tuple",
 }
-"""Expected value for each type of error of pydantic; `{name}` is replaced by the value in the context of the error."""
+"""Expected values with another name in code than in data."""
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(Field, field))
@@ -112,7 +95,7 @@ def options(
             try:
                 validator.validate_python(ArgsKwargs(args, values), strict=True, self_instance=self)
             except ValidationError as failure:
-                raised = _error_of(failure, option_class, error, unknown, elsewhere)
+                raised = _error_of(failure, values, option_class, error, unknown, elsewhere)
             else:
                 return
             # Outside of `except`, because the error of pydantic would be the context of this error, and it contains
@@ -152,6 +135,7 @@ def unknown_option(
 
 def _error_of(
     failure: ValidationError,
+    values: Mapping[str, Any],
     cls: Any,
     error: Error,
     unknown: UnknownError | None,
@@ -160,104 +144,50 @@ def _error_of(
     """Return the error that lists all problems of a failed validation."""
     types = get_type_hints(cls)
     valid = [field.name for field in fields(cls)]
-    details = failure.errors(include_url=False)
     suggestions: dict[str, str | None] = {}
     names: dict[str, None] = {}
     problems: list[Problem] = []
-    for detail in details:
-        if detail["type"] == _UNKNOWN:
-            name = str(detail["loc"][-1])
-            names[name] = None
+    invalid = [_named(value, valid) for value in invalid_values(failure, values, words=WORDS)]
+    for value in sorted(invalid, key=lambda value: not value.is_unknown):
+        name = value.place if value.inner else ".".join(map(str, value.path[:1]))
+        names[name] = None
+        if value.is_unknown:
             text, suggestions[name] = unknown_option(cls.__name__, name, valid, elsewhere)
             problems.append(Problem("", text))
-    for name, problem in invalid_values([detail for detail in details if detail["type"] != _UNKNOWN], valid, types):
-        names[name] = None
-        problems.append(problem)
+        else:
+            problems.append(field_problem(value, types))
     message = f"{cls.__name__}: {listed(problems)}"
     raised = unknown(message, suggestions) if suggestions and unknown is not None else error(message)
     if isinstance(raised, Picklable):
         raised.name = ", ".join(filter(None, names)) or None
         raised.problems = tuple(problems)
         raised.suggestion = next(iter(suggestions.values()), None)
-        if len(details) == 1:
-            raised.value = _value_of(details[0])
+        if len(invalid) == 1:
+            raised.value = _value_of(invalid[0])
     return raised
 
 
-def invalid_values(details: list[Any], names: list[str], types: Mapping[str, Any]) -> Iterator[tuple[str, Problem]]:
-    """Yield the option and the problem for each place with an invalid value, from the errors of pydantic.
-
-    The errors of all members of a union at one place are one problem.
-    """
-    places: dict[tuple[str, str], list[Any]] = {}
-    for detail in details:
-        places.setdefault(_place(detail["loc"], names), []).append(detail)
-    for (name, inner), errors in places.items():
-        reason = errors[0].get("ctx", {}).get("error")
-        if isinstance(reason, Picklable) and reason.problems:
-            # A validator of a field can report several problems inside the value.
-            for place, text in reason.problems:
-                yield name + place, Problem(name + place, text)
-            continue
-        yield name, Problem(name + inner, _text(errors, not inner and NoneType in get_args(types.get(name))))
+def _named(value: InvalidValue, names: list[str]) -> InvalidValue:
+    """Return the problem of a positional argument with the name of its option."""
+    if not value.path or not isinstance(value.path[0], int):
+        return value
+    return value._replace(path=(names[value.path[0]], *value.path[1:]))
 
 
-def _place(location: tuple[int | str, ...], names: list[str]) -> tuple[str, str]:
-    """Return the name of an option, and the place inside its value, such as ``[0]``."""
-    if not location:
-        return "", ""
-    first, *inner = location
-    if isinstance(first, int):
-        # The index of a positional argument.
-        first = names[first]
-    # A text in `inner` is the label of a member of a union, which is not a place.
-    return first, "".join([f"[{step}]" for step in inner if isinstance(step, int)])
+def field_problem(value: InvalidValue, types: Mapping[str, Any]) -> Problem:
+    """Return the problem of an option, or of the field of a prompt; `types` are the types of the fields."""
+    if len(value.path) == 1 and value.has_value and NoneType in get_args(types.get(str(value.path[0]))):
+        value = value._replace(text=f"{value.text}, or None")
+    return Problem(value.place, value.message())
 
 
-def _value_of(detail: Any) -> str | int | float | None:
+def _value_of(value: InvalidValue) -> str | int | float | None:
     """Return the value in the error of a validator, else the invalid value if it is a number, else its type."""
-    if detail["type"] in (_UNKNOWN, "missing"):
+    if value.is_missing or value.is_unknown:
         return None
-    reason = detail.get("ctx", {}).get("error")
-    if isinstance(reason, Picklable):
-        return reason.value
-    if isinstance(detail["input"], int | float):
-        number: int | float = detail["input"]
+    if value.reason is not None:
+        return value.reason.value
+    if isinstance(value.value, int | float):
+        number: int | float = value.value
         return number
-    return kind_of(detail["input"])
-
-
-def _text(details: list[Any], is_optional: bool) -> str:
-    first = details[0]
-    if first["type"] == "value_error":
-        return str(first["ctx"]["error"])
-    if first["type"] == "multiple_argument_values":
-        return "is passed twice"
-    expected = " or ".join(dict.fromkeys([_expected(detail) for detail in details]))
-    if is_optional:
-        expected += ", or None"
-    if first["type"] in _WITHOUT_VALUE:
-        return f"expected {expected}"
-    # A value of another type can be a secret.
-    received = brief(first["input"]) if first["type"] == "literal_error" else kind_of(first["input"])
-    return f"expected {expected}, got {received}"
-
-
-def _expected(detail: Any) -> str:
-    context = detail.get("ctx", {})
-    if context.get("class") == "Sequence":
-        return _EXPECTED["list_type"]
-    if detail["type"] == "float_type" and isinstance(detail["input"], int) and not isinstance(detail["input"], bool):
-        return "a number that fits into a float"
-    text = _EXPECTED.get(detail["type"])
-    if text is None:
-        return str(detail["msg"]).removeprefix("Input should be ")
-    return text.format_map({name: _bound(value) for name, value in context.items()})
-
-
-def _bound(value: Any) -> Any:
-    if isinstance(value, float):
-        return f"{value:,.15g}"
-    if isinstance(value, int):
-        return f"{value:,}"
-    return value
+    return kind_of(value.value)

@@ -267,7 +267,7 @@ def test_all_problems_of_rows_are_reported_before_anything_is_sent(tmp_path: Pat
         "row 1.input": "expected text, or a list of content parts, got 4",
         "row 1.user": "expected text, got True",
         "row 1.additional_kwargs": "expected a mapping, got list",
-        "row 1.script.0": "expected text, got 1",
+        "row 1.script[0]": "expected text, got 1",
         "row 1.tags": "expected a list, got 3",
     }
     (tmp_path / "broken.yaml").write_text("- [")

@@ -70,7 +70,7 @@ def test_the_model_may_repair_its_answer() -> None:
     assert result.steps == 3
     assert roles(session.conversation) == "user assistant user assistant user assistant"
     asked_again = model.requests[2].messages[-1].text
-    assert "inhabitants: Input should be greater than or equal to 0" in asked_again
+    assert "inhabitants: expected 0 or more, got -1" in asked_again
     assert "valid City" in asked_again
 
 
@@ -118,7 +118,7 @@ def test_every_problem_of_an_answer_is_named_with_its_place() -> None:
     chain = Chain(ScriptedModel(['[{"name": 1, "inhabitants": "x"}, {}]']), output=list[City])
     with pytest.raises(OutputError) as caught:
         Agent(chain, limits=Limits(repairs=0)).run_sync("go")
-    for place in ("0.name", "0.inhabitants", "1.name", "1.inhabitants"):
+    for place in ("[0].name", "[0].inhabitants", "[1].name", "[1].inhabitants"):
         assert f"{place}: " in caught.value.problems
 
 

@@ -241,7 +241,7 @@ def test_an_answer_of_a_nested_type_is_asked_for_and_checked() -> None:
         done = one.openai.chat.completions.parse(model="shop", messages=HI, response_format=Country)
         parsed = done.choices[0].message.parsed
         assert parsed is not None and parsed.cities == [City(**bern)] and parsed.neighbours[0].name == "F"
-        assert "cities.0.inhabitants" in one.sent[-1]["content"]
+        assert "cities[0].inhabitants" in one.sent[-1]["content"]
         with raises(openai.InternalServerError, code="invalid_output"):
             one.openai.responses.parse(model="shop", input="Hi", text_format=Country)
 

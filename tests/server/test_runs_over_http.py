@@ -195,9 +195,9 @@ def test_a_run_is_counted_once_however_often_it_waits(run_service: RunService) -
 
 
 NO_DECISIONS: list[tuple[Any, str]] = [
-    ({"approve": "yes"}, 'decisions.c1.approve: expected a valid boolean, got "yes"'),
-    ({"approve": 1}, "decisions.c1.approve: expected a valid boolean, got 1"),
-    ({"approve": None}, "decisions.c1.approve: expected a valid boolean, got null"),
+    ({"approve": "yes"}, 'decisions.c1.approve: expected a boolean, got "yes"'),
+    ({"approve": 1}, "decisions.c1.approve: expected a boolean, got 1"),
+    ({"approve": None}, "decisions.c1.approve: expected a boolean, got null"),
     ({}, "decisions.c1.approve: is missing"),
     ({"approve": True, "reason": "x"}, "decisions.c1.reason: only valid if approve is false"),
     ({"approve": False, "arguments": {}}, "decisions.c1.arguments: only valid if approve is true"),

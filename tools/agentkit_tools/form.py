@@ -8,8 +8,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.invalid_values import place_of
 from agentkit_prompts.limits import MAX_LISTED
-from agentkit_prompts.schemas.schema_problems import InvalidSchemaError, place_of
+from agentkit_prompts.schemas.schema_problems import InvalidSchemaError
 from agentkit_tools.errors import ToolError, describe_error
 
 if TYPE_CHECKING:

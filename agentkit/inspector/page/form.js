@@ -162,7 +162,7 @@ export class Form {
   mark(problems, { all = false } = {}) {
     const left = [];
     for (const one of problems || []) {
-      const name = one.where.replace(/^kwargs\./, "").split(".")[0];
+      const name = one.where.replace(/^kwargs\./, "").split(/[.[]/)[0];
       const entry = this.fields.get(name);
       if (one.where.startsWith("kwargs.") && entry) {
         if (all || entry.touched) mark(entry, one.what);

@@ -21,6 +21,7 @@ from agentkit.run.parts.recaller import RecallResult
 from agentkit.run.parts.run_inbox import SentMessage
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, ToolSpec
+from agentkit_prompts.invalid_values import reason_of
 from agentkit_tools.calling.result_content import Content
 from agentkit_tools.calling.tool_result import ToolResult, ToolStatus
 
@@ -109,7 +110,7 @@ def unreadable_line(line: int, error: Exception) -> JournalError:
     """Return the error of a line that lacks a field or has a value of another type."""
     if isinstance(error, KeyError):
         return invalid_line(line, f"{error} is missing", name=str(error.args[0]))
-    return invalid_line(line, f"{type(error).__name__}: {error}", value=type(error).__name__)
+    return invalid_line(line, reason_of(error), value=type(error).__name__)
 
 
 def read_entry(data: Mapping[str, Any]) -> Entry:

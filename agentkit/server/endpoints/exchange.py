@@ -7,11 +7,9 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
@@ -22,19 +20,13 @@ from agentkit.runs.run_rows import json_text
 from agentkit.server.request_runs.request_errors import server_error
 from agentkit.server.server_errors import BadRequest, ServerError, ServerFull, TooLarge, Unprocessable, Unsupported
 from agentkit.server.server_options import ServerOptions
-from agentkit_prompts.errors import start_of
-from agentkit_prompts.names import nearest
+from agentkit_prompts.invalid_values import JSON_WORDS, invalid_values, json_value
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 _log = logging.getLogger("agentkit.server")
 _HEARTBEAT = b": still here\n\n"
 _MAX_PROBLEMS = 50
-_MAX_SHOWN_VALUE = 60
-_OPENING = "Input should be "
-"""Start of most messages of pydantic."""
-_OBJECT_ERRORS = ("dict_type", "model_attributes_type")
-"""Types of the errors whose message names a dictionary of Python."""
 
 
 class JSONAnswer(Response):
@@ -119,89 +111,12 @@ def validated(model: type[M], data: Any) -> M:
     Raises:
         Unprocessable: A value is missing, unknown or invalid. The error lists all problems with their paths.
     """
-    if not isinstance(data, Mapping):
-        raise Unprocessable(f"the body: expected an object, got {_shown(data)}", code="invalid_body")
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        problems: dict[str, str] = {}
-        for details in error.errors(include_url=False, include_context=False)[:_MAX_PROBLEMS]:
-            loc, problem = _problem(details, model)
-            path = _path(loc, data)
-            # A value that fits no alternative of a union has a problem per alternative.
-            if path in problems:
-                problem = f"{problems[path]}; or {problem}"
-            problems[path] = problem
-        text = "; ".join([f"{path}: {problem}" for path, problem in problems.items()])
-        raise Unprocessable(text, param=next(iter(problems)), code="invalid_body") from None
-
-
-def _problem(details: ErrorDetails, model: type[BaseModel]) -> tuple[tuple[str | int, ...], str]:
-    """Return the place and the text of a pydantic error, without the words of pydantic and of Python."""
-    loc, kind = details["loc"], details["type"]
-    if kind == "extra_forbidden":
-        return loc, f"unknown field{nearest(str(loc[-1]), _fields_at(model, loc))}"
-    if kind == "missing":
-        return loc, "is missing"
-    text = details["msg"]
-    if kind == "value_error":
-        # Validators of requests raise complete messages. They begin with the field, unless its type is validated.
-        text = text.removeprefix("Value error, ")
-        name, _, problem = text.partition(": ")
-        if name in dict(_fields_of(_models_at(model, loc))):
-            return (*loc, name), problem
-        return loc, text
-    if kind == "model_type":
-        required = [name for name, field in _fields_of(_models_at(model, loc)) if field.is_required()]
-        text = " with ".join(filter(None, ("expected an object", ", ".join(required))))
-    elif kind in _OBJECT_ERRORS:
-        text = "expected an object"
-    elif text.startswith(_OPENING):
-        text = f"expected {text.removeprefix(_OPENING)}"
-    return loc, f"{text}, got {_shown(details['input'])}"
-
-
-def _shown(value: Any) -> str:
-    return start_of(json_text(value), _MAX_SHOWN_VALUE)
-
-
-def _fields_at(model: type[BaseModel], loc: tuple[str | int, ...]) -> list[str]:
-    """Return the names of the fields next to the place of a problem; of all alternatives of a union."""
-    return [name for name, _ in _fields_of(_models_at(model, loc[:-1]))]
-
-
-def _fields_of(models: list[type[BaseModel]]) -> list[tuple[str, FieldInfo]]:
-    return [(field.alias or name, field) for model in models for name, field in model.model_fields.items()]
-
-
-def _models_at(model: type[BaseModel], loc: tuple[str | int, ...]) -> list[type[BaseModel]]:
-    """Return the models of the value at a place; all alternatives of a union."""
-    models = [model]
-    for step in loc:
-        fields = [field for each in models for name, field in each.model_fields.items() if step in (name, field.alias)]
-        # The steps are also keys, indexes and names of alternatives, which are no fields.
-        models = [inner for field in fields for inner in _models_of(field.annotation)] or models
-    return models
-
-
-def _models_of(annotation: Any) -> list[type[BaseModel]]:
-    """Return the models in the type of a field, such as the model of the values of a dict."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for part in get_args(annotation) for model in _models_of(part)]
-
-
-def _path(loc: tuple[str | int, ...], data: Any) -> str:
-    """Return the path of a value in the body, without the names of union alternatives that pydantic adds."""
-    path, value = "", data
-    for index, step in enumerate(loc):
-        if isinstance(step, int):
-            if isinstance(value, list) and step < len(value):
-                path, value = f"{path}[{step}]", value[step]
-        elif isinstance(value, Mapping) and (step in value or index == len(loc) - 1):
-            path = f"{path}.{step}".removeprefix(".")
-            value = value.get(step)
-    return path[:200] or "body"
+        problems = invalid_values(error, data, model, JSON_WORDS)[:_MAX_PROBLEMS]
+        text = "; ".join([f"{problem.place or 'body'}: {problem.message(json_value)}" for problem in problems])
+        raise Unprocessable(text, param=problems[0].place or "body", code="invalid_body") from None
 
 
 def sse(data: Any, *, event: str | None = None, id: int | None = None) -> bytes:

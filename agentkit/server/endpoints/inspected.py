@@ -28,6 +28,7 @@ from agentkit.runs.run_errors import RunNotFound
 from agentkit.runs.run_record import RunFigures, RunList, RunRecord, RunsWanted
 from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller, Permission
+from agentkit.server.endpoints.exchange import validated
 from agentkit.server.endpoints.runs_api import RunEndpoints, StartRun
 from agentkit.server.owner import Owner
 from agentkit.server.served_agents import ServedAgents
@@ -225,15 +226,10 @@ class CallerSource:
             if slash and user not in (None, session_user):
                 raise AgentError(f"the session belongs to the user {session_user!r:.80}, not to {user!r:.80}")
             user = session_user or user
-        body = StartRun(
-            agent=agent,
-            input=user_input.input,
-            session=session,
-            user=user,
-            tags=[*tags],
-            additional_kwargs=dict(user_input.additional_kwargs),
-        )
+        kwargs = dict(user_input.additional_kwargs)
+        fields = {"agent": agent, "input": user_input.input, "session": session, "user": user, "tags": [*tags]}
         try:
+            body = validated(StartRun, {**fields, "additional_kwargs": kwargs})
             record = await self._endpoints.start_run(self._caller, body)
         except ServerError as error:
             raise as_http(error) from error

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import PydanticCustomError
 
 from agentkit_prompts.errors import TemplateError, brief
-from agentkit_prompts.names import nearest
+from agentkit_prompts.invalid_values import InvalidValue, invalid_values
 from agentkit_prompts.prompt_files.front_matter_text import Fault, FrontKeys, errors_of, read_keys, split_front_matter
 from agentkit_prompts.prompt_files.prompt_kinds import PromptKind
 from agentkit_prompts.tree.layers import Place
@@ -23,7 +23,7 @@ _LOCALE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
 
 def _locale(value: str) -> str:
     if not _LOCALE.fullmatch(value):
-        raise PydanticCustomError("locale", "a language tag such as en or zh-CN")
+        raise PydanticCustomError("locale", "expected a language tag such as en or zh-CN")
     return value.replace("_", "-")
 
 
@@ -68,7 +68,14 @@ class FrontMatter(_Strict):
         return self.model_dump(by_alias=True, exclude_unset=True)
 
 
-_KEYS = tuple(item.alias or name for name, item in FrontMatter.model_fields.items())
+_WORDS = {
+    "dict_type": "a JSON Schema object",
+    "extra_forbidden": "unknown key",
+    "invalid-json-value": "a JSON value",
+    "model_type": "keys such as `max: 500`",
+    "string_too_short": "text that is not empty",
+}
+"""Expected values of front matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,46 +154,15 @@ def _validated(keys: FrontKeys, locale: str | None, faults: list[Fault]) -> Fron
     try:
         front = FrontMatter.model_validate(keys.values)
     except ValidationError as error:
-        faults += [_fault(item, keys.lines) for item in error.errors(include_url=False)]
+        problems = invalid_values(error, keys.values, FrontMatter, _WORDS)
+        faults += [_fault(problem, keys.lines) for problem in problems]
     if locale is not None and front.locale not in (None, locale):
         reason = f"the locale is {front.locale!r} here and {locale!r} in the file name"
         faults.append(Fault(keys.lines["locale"], "locale", reason))
     return front
 
 
-_EXPECTED = {
-    "bool_type": "true or false",
-    "dict_type": "a JSON Schema object",
-    "finite_number": "a finite number",
-    "float_type": "a number",
-    "greater_than_equal": "a number of 0 or more",
-    "int_type": "a whole number",
-    "invalid-json-value": "a JSON value",
-    "model_type": "keys such as `max: 500`",
-    "string_too_short": "text",
-    "string_type": "text",
-}
-"""Descriptions of the expected value, by the error type of pydantic."""
-
-
-def _fault(error: ErrorDetails, lines: Mapping[str, int]) -> Fault:
-    """Return the fault for an error that pydantic found in the front matter."""
-    loc, value = error["loc"], error["input"]
-    line = lines[str(loc[0])]
-    # In the path of a `JsonValue`, every second step is the type of a value, which the text of the error omits.
-    steps = loc
-    if loc[0] == "schema":
-        steps = (loc[0], *loc[1::2])
-    path = ".".join(map(str, steps))
-    if error["type"] in ("extra_forbidden", "invalid_key"):
-        return Fault(line, path, _unknown_key(str(loc[-1]), is_budget=len(loc) > 1))
-    if loc[-1] == "[key]":
-        return Fault(line, path, f"{path}: keys must be text: put {value!r} in quotes")
-    expected = _EXPECTED.get(error["type"], error["msg"].removeprefix("Input should be "))
-    return Fault(line, path, f"{path}: expected {expected}, got {brief(value)}")
-
-
-def _unknown_key(key: str, *, is_budget: bool) -> str:
-    if is_budget:
-        return f"budget: unknown key {key!r}{nearest(key, _Budget.model_fields)}"
-    return f"unknown key {key!r}{nearest(key, _KEYS)}"
+def _fault(problem: InvalidValue, lines: Mapping[str, int]) -> Fault:
+    """Return the fault for an invalid value of the front matter."""
+    key, place = str(problem.path[0]), problem.place
+    return Fault(lines[key], place, f"{place}: {problem.message(brief)}")

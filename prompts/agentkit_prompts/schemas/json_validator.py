@@ -19,19 +19,13 @@ from jsonschema_rs import (
 
 from agentkit_prompts.context.nested import iter_nodes
 from agentkit_prompts.errors import brief
+from agentkit_prompts.invalid_values import place_of, shown_name
 from agentkit_prompts.limits import MAX_LISTED, MAX_PROBLEMS, MAX_REASON_CHARS
 from agentkit_prompts.schemas.evaluation_cost import EvaluationCost, TooExpensiveError
 from agentkit_prompts.schemas.pattern_size import CHARS_OF_CLASS, pattern_size
 from agentkit_prompts.schemas.plain_data import NotPlainError, plain_data
 from agentkit_prompts.schemas.references import reference_cycle, target_in
-from agentkit_prompts.schemas.schema_problems import (
-    InvalidSchemaError,
-    InvalidValueError,
-    SchemaProblem,
-    place_of,
-    problems_of,
-    shown_name,
-)
+from agentkit_prompts.schemas.schema_problems import InvalidSchemaError, InvalidValueError, SchemaProblem, problems_of
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 MAX_SCHEMA_VALUES = 200_000

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from agentkit_prompts.errors import PromptError, SchemaConflict, start_of
+from agentkit_prompts.invalid_values import place_of
 from agentkit_prompts.limits import MAX_MESSAGE_CHARS
 from agentkit_prompts.schemas.keywords import DATA, NAMED, as_object, rewritten
 from agentkit_prompts.schemas.params import JsonSchema, PlacedProblem, schema_problems
 from agentkit_prompts.schemas.references import resolve
-from agentkit_prompts.schemas.schema_problems import place_of
 
 REQUIRED_BY = "x-required-by"
 """Schema keyword that lists the paths of the prompts that require a property."""

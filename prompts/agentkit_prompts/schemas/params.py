@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from types import SimpleNamespace
 from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
@@ -21,12 +21,13 @@ from typing_extensions import is_typeddict
 
 from agentkit_prompts.caller_warnings import caller
 from agentkit_prompts.errors import PromptError, brief
+from agentkit_prompts.invalid_values import JSON_WORDS, invalid_values, place_of
 from agentkit_prompts.limits import MAX_CACHED
 from agentkit_prompts.schemas.json_validator import MAX_SCHEMA_VALUES, JsonValidator
 from agentkit_prompts.schemas.plain_data import NotPlainError, Step, fields_of, foreign_objects, plain_data
 from agentkit_prompts.schemas.recursive_unions import has_recursive_union, recursion_problem
 from agentkit_prompts.schemas.references import ReferenceTable, in_place
-from agentkit_prompts.schemas.schema_problems import InvalidSchemaError, SchemaProblem, place_of
+from agentkit_prompts.schemas.schema_problems import InvalidSchemaError, SchemaProblem
 from agentkit_prompts.schemas.subschemas import ANY_VALUE, schema_at, type_of
 
 JsonSchema: TypeAlias = dict[str, Any]
@@ -267,12 +268,9 @@ class _TypeChecker:
         try:
             checked = self._adapter.validate_python(dict(values))
         except ValidationError as error:
-            return values, [(_place(item["loc"]), item["msg"]) for item in error.errors(include_url=False)]
+            problems = invalid_values(error, values, words=JSON_WORDS)
+            return values, [(problem.place or "(value)", problem.message()) for problem in problems]
         return {**values, **fields_of(checked)}, []
-
-
-def _place(location: Iterable[int | str]) -> str:
-    return ".".join(map(str, location)) or "(value)"
 
 
 def _json_problems(document: JsonSchema, validator: JsonValidator, values: Mapping[str, Any]) -> list[Problem]:
@@ -286,8 +284,7 @@ def _json_problems(document: JsonSchema, validator: JsonValidator, values: Mappi
 
 def _text(problem: SchemaProblem, values: Mapping[str, Any]) -> str:
     if problem.keyword == "required":
-        # The text of pydantic, so that both kinds of params schemas have the same text.
-        return "Field required"
+        return "is missing"
     if problem.keyword == "type":
         return f"{problem.expected}, got {type(_value_at(values, problem.path)).__name__}"
     return problem.expected

@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from agentkit_prompts.errors import brief, start_of
+from agentkit_prompts.errors import brief
+from agentkit_prompts.invalid_values import place_of, shown_name
 from agentkit_prompts.limits import MAX_LISTED, MAX_REASON_CHARS
 from agentkit_prompts.schemas.plain_data import Step
 from agentkit_prompts.schemas.subschemas import schema_at, type_of
@@ -209,19 +210,3 @@ _WRITERS: Mapping[str, Callable[[Any], str]] = {
 
 def _json(value: Any) -> str:
     return shown_name(json.dumps(value, ensure_ascii=False, default=str))
-
-
-def shown_name(name: str) -> str:
-    """Return a name or text for a message, shortened if it is very long."""
-    return start_of(name, MAX_REASON_CHARS)
-
-
-def place_of(path: Iterable[Step]) -> str:
-    """Return the text of a path for messages, such as `person.others[2].zip`; empty for the whole value."""
-    place = ""
-    for step in path:
-        if isinstance(step, int):
-            place += f"[{step}]"
-        else:
-            place += f".{shown_name(step)}" if place else shown_name(step)
-    return place

@@ -51,7 +51,7 @@ class FrozenModel(_Model):
         try:
             super().__init__(**data)
         except ValidationError as failure:
-            raised = _error_of(type(self), failure)
+            raised = _error_of(type(self), failure, data)
         else:
             return
         # Outside of `except`, because the error of pydantic would be the context of this error.
@@ -94,14 +94,14 @@ def _name_arguments(model_class: type[FrozenModel], args: tuple[Any, ...], data:
         data[name] = value
 
 
-def _error_of(model_class: type[FrozenModel], failure: ValidationError) -> PromptError:
+def _error_of(model_class: type[FrozenModel], failure: ValidationError, data: Mapping[str, Any]) -> PromptError:
     """Return the error that lists all invalid fields."""
     # Import late: valid prompts need no texts of errors.
-    from agentkit_prompts.options import invalid_values
+    from agentkit_prompts.invalid_values import invalid_values
+    from agentkit_prompts.options import WORDS, field_problem
 
     annotations = {name: field.annotation for name, field in model_class.model_fields.items()}
-    details = failure.errors(include_url=False)
-    problems = [problem for _, problem in invalid_values(details, [*annotations], annotations)]
+    problems = [field_problem(value, annotations) for value in invalid_values(failure, data, words=WORDS)]
     names = ", ".join(dict.fromkeys([problem.place for problem in problems]))
     return error_of_problems(PromptError, model_class.__name__, problems, name=names)
 

@@ -283,11 +283,11 @@ def test_kwargs_that_a_class_of_its_own_requires_are_named_instead_of_what_it_ra
     wrap = WrapPrompt(wrapped_prompts=[Ticket()])
     with pytest.raises(KwargsError) as caught:
         compose(Layers(before_input=wrap), ASK)
-    assert caught.value.problems == {"number": ("Field required", ("before_input[0].wrapped_prompts[0]",))}
+    assert caught.value.problems == {"number": ("is missing", ("before_input[0].wrapped_prompts[0]",))}
     for way in (wrap.format_2_str, wrap.format_2_multimodal, Ticket().format_2_multimodal):
         with pytest.raises(KwargsError) as caught:
             way(ASK)
-        assert [(name, what) for name, (what, _) in caught.value.problems.items()] == [("number", "Field required")]
+        assert [(name, what) for name, (what, _) in caught.value.problems.items()] == [("number", "is missing")]
     asked = PromptContext(user_input=UserInput("hi", additional_kwargs={"number": 7}))
     assert compose(Layers(before_input=wrap), asked).user.text == "Ticket 7\n\nhi"
 

@@ -90,9 +90,9 @@ async def test_every_problem_is_named_at_once_with_what_was_sent() -> None:
     assert result.content == (
         "add was not called: 4 problems with the arguments.\n"
         "- a: is required but missing (expected integer)\n"
-        '- b: expected a valid integer, unable to parse string as an integer, got "x"\n'
-        "- c: is not a parameter; the parameters are: a, b, got [1]\n"
-        "- d: is not a parameter; the parameters are: a, b, got null\n"
+        '- b: expected an integer, got "x"\n'
+        "- c: unknown parameter; valid parameters: a, b, got [1]\n"
+        "- d: unknown parameter; valid parameters: a, b, got null\n"
         "Correct this and call it again."
     )
     assert isinstance(result.error, ToolArgumentError)
@@ -127,7 +127,6 @@ async def test_problems_deep_inside_are_named_by_path() -> None:
     assert [problem.path for problem in caught.value.problems] == [
         "person.home.zip",
         "person.others[1].zip",
-        "v",
         "v[0]",
     ]
 
@@ -144,7 +143,7 @@ async def test_problems_deep_inside_are_named_by_path() -> None:
         ('{"a": ' + "[" * 10_000 + "]" * 10_000 + "}", "not valid JSON"),
         ('{"a": ' + "9" * 5_000 + "}", "not valid JSON"),
         ('{"a": "\\ud800"}', "not valid JSON"),
-        ('{"a": "\ud800"}', "not Unicode"),
+        ('{"a": "\ud800"}', "surrogates not allowed"),
         ('{"a": NaN}', "finite"),
         ('{"a": Infinity}', "finite"),
         ('{"a": 1e999}', "a:"),
@@ -1431,4 +1430,4 @@ async def test_what_is_wrong_with_an_argument_can_be_sent_whatever_a_validator_m
 
     result = await ask(Tool(count), {"value": 1})
     assert result.status == "error"
-    assert b"value: expected a valid string" in str(result.content).encode()
+    assert b"value: expected text of Unicode characters" in str(result.content).encode()

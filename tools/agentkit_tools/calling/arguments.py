@@ -9,9 +9,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails, from_json, to_jsonable_python
+from pydantic_core import from_json, to_jsonable_python
 
 from agentkit_prompts.errors import start_of
+from agentkit_prompts.invalid_values import (
+    JSON_WORDS,
+    InvalidValue,
+    ends_of,
+    invalid_values,
+    json_value,
+    place_of,
+)
 from agentkit_prompts.limits import MAX_MESSAGE_CHARS, MAX_SHOWN_CHARS
 from agentkit_prompts.schemas.schema_problems import InvalidValueError, SchemaProblem
 from agentkit_prompts.schemas.subschemas import schema_at, type_of
@@ -26,7 +34,6 @@ if TYPE_CHECKING:
 _MAX_CHARS = 5_000_000
 _MAX_PROBLEMS = 10_000
 """Maximum problems that are read from pydantic; each takes about 20 microseconds."""
-_OPENINGS = ("Input should be ", "Value should be ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,99 +226,42 @@ def _problems(error: ValidationError, text: str, parameters: Mapping[str, Any]) 
     """
     if (count := error.error_count()) > _MAX_PROBLEMS:
         return [ArgumentProblem("", f"{count:,} problems, too many to name them", _short_text(text))]
-    details = error.errors(include_url=False)
-    if details and details[0]["type"] == "json_invalid":
-        reason = str(details[0].get("ctx", {}).get("error", details[0]["msg"]))
+    try:
+        arguments = from_json(text.encode())
+    except ValueError as reason:
         return [ArgumentProblem("", f"expected one JSON object, this is not valid JSON: {reason}", _short_text(text))]
-    if details and details[0]["type"] == "string_unicode" and not details[0]["loc"]:
-        return [ArgumentProblem("", "expected one JSON object, this text has characters that are not Unicode")]
-    arguments = from_json(text)
-    return list(dict.fromkeys(_problem(detail, arguments, parameters) for detail in details))
+    problems = invalid_values(error, arguments, words=JSON_WORDS)
+    return list(dict.fromkeys([_problem(problem, parameters) for problem in problems]))
 
 
 def _json_problem(problem: SchemaProblem, text: str) -> ArgumentProblem:
     """Return the problem of an argument that a JSON Schema rejects."""
-    path, expected = _path(list(problem.path)), _ends_of(problem.expected, MAX_MESSAGE_CHARS)
+    path, expected = place_of(problem.path), ends_of(problem.expected, MAX_MESSAGE_CHARS)
     if problem.keyword in ("required", "limit"):
         return ArgumentProblem(path, expected)
     if problem.keyword == "json":
         return ArgumentProblem(path, expected, _short_text(text))
     if problem.keyword == "type" and not path:
         expected = "expected one JSON object with the parameters"
-    return ArgumentProblem(path, expected, _short(problem.value))
+    return ArgumentProblem(path, expected, json_value(problem.value))
 
 
-def _problem(detail: ErrorDetails, arguments: Any, parameters: Mapping[str, Any]) -> ArgumentProblem:
-    kind, loc = detail["type"], detail["loc"]
-    steps = _steps(loc, arguments, kind)
-    path = _path(steps)
-    if not path and loc:
-        path = str(loc[0])
-    if kind == "missing":
-        expected = "is required but missing"
-        schema = schema_at(parameters, steps)
+def _problem(problem: InvalidValue, parameters: Mapping[str, Any]) -> ArgumentProblem:
+    place, text = problem.place, problem.text
+    if problem.is_missing:
+        text = "is required but missing"
+        schema = schema_at(parameters, problem.path)
         if schema is not None:
-            expected += f" (expected {type_of(parameters, schema)})"
-        return ArgumentProblem(path, expected)
-    return ArgumentProblem(path, _expected(detail, parameters), _short(detail["input"]))
-
-
-def _expected(detail: ErrorDetails, parameters: Mapping[str, Any]) -> str:
-    """Return the reason why an argument is invalid."""
-    kind, loc = detail["type"], detail["loc"]
-    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        if len(loc) > 1:
-            return "is not allowed here"
-        names = ", ".join(parameters.get("properties", {})) or "none"
-        return f"is not a parameter; the parameters are: {names}"
-    if not loc and kind.endswith("_type"):
-        return "expected one JSON object with the parameters"
-    message = detail["msg"]
-    for opening in _OPENINGS:
-        if message.startswith(opening):
-            message = "expected " + message.removeprefix(opening)
-    return _ends_of(message, MAX_MESSAGE_CHARS)
-
-
-def _steps(loc: tuple[int | str, ...], value: Any, kind: str) -> list[int | str]:
-    """Return the steps of a location that occur in the arguments; the other steps of pydantic name union members."""
-    steps: list[int | str] = []
-    for index, step in enumerate(loc):
-        is_last = index == len(loc) - 1
-        if isinstance(step, int) and isinstance(value, list) and step < len(value):
-            value = value[step]
-        elif isinstance(step, str) and isinstance(value, dict) and (step in value or (is_last and kind == "missing")):
-            value = value.get(step)
-        else:
-            continue
-        steps.append(step)
-    return steps
-
-
-def _path(steps: list[int | str]) -> str:
-    path = ""
-    for step in steps:
-        if isinstance(step, int):
-            path += f"[{step}]"
-        elif path:
-            path += f".{step}"
-        else:
-            path = step
-    return _ends_of(path, MAX_SHOWN_CHARS)
-
-
-def _short(value: Any) -> str:
-    try:
-        text = json.dumps(value, ensure_ascii=False, default=str)
-    except (ValueError, TypeError, RecursionError):
-        text = type(value).__name__
-    return _short_text(text)
+            text += f" (expected {type_of(parameters, schema)})"
+        return ArgumentProblem(place, text)
+    if problem.is_unknown:
+        text = "is not allowed here"
+        if len(problem.path) == 1:
+            text = f"unknown parameter; valid parameters: {', '.join(parameters.get('properties', {})) or 'none'}"
+    elif not place and problem.kind.endswith("_type"):
+        text = "expected one JSON object with the parameters"
+    return ArgumentProblem(place, text, json_value(problem.value))
 
 
 def _short_text(text: str) -> str:
     return start_of(text.encode("utf-8", "replace").decode(), MAX_SHOWN_CHARS)
-
-
-def _ends_of(text: str, limit: int) -> str:
-    """Return the start and the end of a long text, which can contain long names from the model."""
-    return text if len(text) <= limit else f"{text[: limit // 2]}...{text[-limit // 2 :]}"

@@ -81,12 +81,13 @@ def _problem(tools: list[Any]) -> str:
     from mcp_types.methods import validate_server_result
     from pydantic import ValidationError
 
+    from agentkit_prompts.invalid_values import JSON_WORDS, invalid_values, json_value, place_of
+
     try:
         validate_server_result("tools/list", _VERSION, {"tools": tools})
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"][2:])) or "it"
-        return f"{place}: {first['msg']}"
+        first = invalid_values(error, {"tools": tools}, words=JSON_WORDS)[0]
+        return f"{place_of(first.path[2:]) or 'it'}: {first.message(json_value)}"
     except (ValueError, RecursionError) as error:
         return type(error).__name__
     return ""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from agentkit_prompts.context.parts import Text
 from agentkit_prompts.errors import start_of
+from agentkit_prompts.invalid_values import place_of
 from agentkit_prompts.limits import (
     MAX_ENTRIES,
     MAX_FOREIGN_NAME_CHARS,
@@ -18,7 +19,7 @@ from agentkit_prompts.limits import (
     MAX_NAME_CHARS,
 )
 from agentkit_prompts.schemas.json_validator import JsonValidator
-from agentkit_prompts.schemas.schema_problems import InvalidSchemaError, SchemaProblem, place_of
+from agentkit_prompts.schemas.schema_problems import InvalidSchemaError, SchemaProblem
 from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.calling.tool_threads import run_in_thread
