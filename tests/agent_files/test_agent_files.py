@@ -1,4 +1,4 @@
-"""Agents in files: what they may say, and how what is wrong with one is reported, all at once and with lines."""
+"""Contents of agent files, and the errors of invalid files: all at once and with lines."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ budget: {limit: 4000, reserve: 500}
         loaded.close()
 
 
-def test_the_version_is_that_of_the_content(folder: Path) -> None:
+def test_the_version_changes_with_the_content(folder: Path) -> None:
     path = written(folder, "model: offline\nlayers: prompts\n")
     first = load_agent(path).version
     assert load_agent(path).version == first and len(first) == 16
@@ -100,7 +100,7 @@ def test_the_version_is_that_of_the_content(folder: Path) -> None:
     assert load_agent(path).version != first
 
 
-def test_everything_that_is_wrong_is_named_with_its_line(folder: Path) -> None:
+def test_each_problem_is_reported_with_its_line(folder: Path) -> None:
     path = written(
         folder,
         """\
@@ -132,7 +132,7 @@ memory: false
         assert what in text
 
 
-def test_a_tool_whose_kind_is_mistyped_is_read_as_the_one_that_was_meant(folder: Path) -> None:
+def test_a_tool_with_a_mistyped_kind_is_checked_as_the_kind_with_the_closest_name(folder: Path) -> None:
     path = written(
         folder,
         """\
@@ -150,7 +150,7 @@ tools:
     assert "agent: is missing" in found[4] and "did you mean 'agent'" in found[5]
 
 
-def test_what_cannot_be_built_is_named_with_its_line(folder: Path) -> None:
+def test_each_part_that_cannot_be_built_is_reported_with_its_line(folder: Path) -> None:
     (folder / "prompts" / "broken.prompt.j2").write_text("{{ a")
     path = written(
         folder,
@@ -229,11 +229,11 @@ def test_an_agent_of_another_file_is_a_tool(folder: Path) -> None:
     ],
     ids=lambda text: text[:20],
 )
-def test_a_file_that_is_no_agent_says_what_is_wrong(folder: Path, text: str, what: str) -> None:
+def test_a_file_without_a_valid_agent_is_reported_with_its_problem(folder: Path, text: str, what: str) -> None:
     assert what in "\n".join(problems(written(folder, text)))
 
 
-def test_a_file_that_cannot_be_read_says_why(folder: Path) -> None:
+def test_an_unreadable_file_is_reported_with_its_reason(folder: Path) -> None:
     assert "the file does not exist; check the path" in problems(folder / "none.yaml")[0]
     assert "it is a folder" in problems(folder / "prompts")[0]
     (folder / "latin.yaml").write_bytes(b"model: offline\nname: caf\xe9\n")
@@ -244,7 +244,7 @@ def test_a_file_that_cannot_be_read_says_why(folder: Path) -> None:
     assert "it is not a regular file" in problems(folder / "pipe.yaml")[0]
 
 
-def test_what_was_opened_is_closed_when_something_else_is_wrong(folder: Path) -> None:
+def test_an_opened_memory_is_closed_if_another_part_is_invalid(folder: Path) -> None:
     path = written(folder, "model: offline\nmemory: true\ntools: [./tools.py:price, ./tools.py:price]\n")
     with raises(AgentFileError, path=str(path), line=1):
         load_agent(path)
@@ -291,7 +291,7 @@ def test_memory_that_no_prompt_file_shows_is_named_with_its_line_before_it_is_op
     load_agent(path).close()
 
 
-def test_a_module_is_taken_where_a_file_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_is_accepted_instead_of_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "bookshop.py").write_text(
         "from agentkit import Agent, ScriptedModel\n"
         "agent = Agent(ScriptedModel(['Hi.']), name='one')\n"
@@ -312,7 +312,7 @@ def test_a_module_is_taken_where_a_file_is(folder: Path, monkeypatch: pytest.Mon
             load_agent(source)
 
 
-def test_the_schema_for_editors_says_the_same_as_the_checks() -> None:
+def test_the_schema_for_editors_accepts_and_refuses_the_same_files_as_the_checks() -> None:
     schema = agent_file_schema()
     Draft202012Validator.check_schema(schema)
     check = Draft202012Validator(schema)
@@ -325,7 +325,7 @@ def test_the_schema_for_editors_says_the_same_as_the_checks() -> None:
     assert published == schema, "write it again: agentkit schema --agent-file > docs/agent.schema.json"
 
 
-def test_a_model_that_completes_text_is_asked_through_its_chat_template(folder: Path) -> None:
+def test_a_model_that_completes_text_is_requested_through_its_chat_template(folder: Path) -> None:
     (folder / "mine.jinja").write_text("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>")
     with serve() as server:
         server.on("own", completes("Five."))
@@ -335,7 +335,7 @@ def test_a_model_that_completes_text_is_asked_through_its_chat_template(folder: 
             assert loaded.agent.run_sync("2 + 3?").output == "Five."
             longer = load_agent(written(folder, f"model: {part[:-1]}, session_len: 600}}\ninstructions: Add.\n"))
             assert getattr(longer.agent.chain.model, "session_len", None) == 600
-            other = load_agent(folder / "agent.yaml", model=f"{server.url}#other")  # a name goes with all that is there
+            other = load_agent(folder / "agent.yaml", model=f"{server.url}#other")  # the other settings stay
             assert getattr(other.agent.chain.model, "session_len", None) == 600
         asked = [one.body["prompt"] for one in server.asked]
     assert asked[0].startswith("<|im_start|>system\nAdd.") and asked[1] == "<system>Add.<user>2 + 3?<assistant>"
@@ -345,7 +345,7 @@ def test_a_model_that_completes_text_is_asked_through_its_chat_template(folder: 
     assert problem.startswith("1: model") and "completes text" in problem
 
 
-def test_what_the_file_names_is_reported_beside_what_it_says(folder: Path) -> None:
+def test_missing_names_are_reported_with_the_invalid_keys_of_the_file(folder: Path) -> None:
     text = "model: offline\ntools:\n- ./tools.py:prise\n- ./none.py:x\nlayers: nowhere\nlimts: {}\nlimits: {steps: 0}\n"
     found = problems(written(folder, text))
     assert [one.partition(":")[0] for one in found] == ["6", "7", "5", "3", "4"]
@@ -358,7 +358,7 @@ def test_what_the_file_names_is_reported_beside_what_it_says(folder: Path) -> No
 THINKS = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>{{ '<think>' if thinks else '' }}"
 
 
-def test_what_a_chat_template_reads_is_said_in_the_file_and_holds_for_another_model(folder: Path) -> None:
+def test_the_arguments_of_a_chat_template_are_read_and_also_apply_to_another_model(folder: Path) -> None:
     (folder / "mine.jinja").write_text(THINKS)
     part = "{name: 'http://h/v1#own', chat_template: mine.jinja, template_kwargs: {thinks: true}}"
     file = written(folder, f"model: {part}\n")
@@ -373,7 +373,7 @@ def test_what_a_chat_template_reads_is_said_in_the_file_and_holds_for_another_mo
 
 
 @pytest.mark.parametrize("name", ["http://h/v1#other", "offline"])
-def test_another_model_of_a_module_does_with_control_tokens_what_its_own_did(folder: Path, name: str) -> None:
+def test_another_model_of_a_module_treats_control_tokens_like_the_model_of_the_module(folder: Path, name: str) -> None:
     (folder / "local.py").write_text(
         "from agentkit import Agent\nfrom agentkit.models import CompletionModel\n"
         "agent = Agent(CompletionModel('m', 'qwen', base_url='http://h/v1', control_tokens='reject'))\n"
@@ -394,7 +394,7 @@ def test_another_model_has_the_settings_of_the_file_or_is_refused(folder: Path) 
 
 
 @pytest.mark.parametrize("given", ["sub/m", "./sub/m", "sub/m/tokenizer_config.json"])
-def test_the_folder_of_a_model_is_looked_for_from_the_file_on(
+def test_the_folder_of_a_model_is_relative_to_the_file(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
     (folder / "sub/m").mkdir(parents=True)
@@ -414,7 +414,7 @@ def test_the_folder_of_a_model_is_looked_for_from_the_file_on(
         chain.model.request_body(loaded.agent.compose("Hi<end>"))
 
 
-def test_a_tokenizer_counts_where_the_file_names_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tokenizer_counts_tokens_if_the_file_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizers = pytest.importorskip("tokenizers")
     folder = tmp_path / "tiny"
     folder.mkdir()
@@ -436,7 +436,7 @@ def test_a_tokenizer_that_cannot_be_used_is_reported_with_its_line(tmp_path: Pat
         load_agent(tmp_path / "a.yaml")
 
 
-def test_what_is_wrong_with_an_argument_is_not_said_of_the_file(tmp_path: Path) -> None:
+def test_an_error_of_an_argument_names_the_argument_and_not_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("model: offline\n")
     with raises(AgentFileError, path="chat_template", line=None):
         load_agent(tmp_path / "a.yaml", chat_template="nope")

@@ -1,4 +1,4 @@
-"""Files of agents and of tokens hold keys: what is wrong with one is reported without them."""
+"""Errors of agent files and token files do not contain the keys of the files."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_of_thousands_of_problems_the_first_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["int", "float", "bool"])
-def test_a_key_whose_tag_says_that_it_is_something_else_is_in_no_error(tmp_path: Path, kind: str) -> None:
+def test_a_key_with_the_tag_of_another_type_is_in_no_error(tmp_path: Path, kind: str) -> None:
     (tmp_path / "agent.yaml").write_text(f"model: {{provider: openai, model: x, api_key: !!{kind} secret-9}}")
     with raises(AgentFileError, line=1) as found:
         load_agent(tmp_path / "agent.yaml")

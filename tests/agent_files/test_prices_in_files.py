@@ -57,7 +57,7 @@ def test_invalid_prices_are_all_reported_with_their_keys(tmp_path: Path) -> None
     assert not wrong
 
 
-def test_the_price_of_the_file_is_no_price_of_another_model(tmp_path: Path) -> None:
+def test_the_price_of_the_file_does_not_apply_to_another_model(tmp_path: Path) -> None:
     path = written(tmp_path, f"{{name: '{LOCAL}', price: {{input: 1, output: 2}}}}")
     for model in (f"{LOCAL}2", "ollama:x"):
         with raises(AgentDefinitionError, name="price"):

@@ -1,4 +1,4 @@
-"""A folder to work in, the command in this process and as a process of its own, and an endpoint on loopback."""
+"""A working folder, the command in this process and in a separate process, and an endpoint on loopback."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Start = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield each command of a group with the words that call it, as it is when it is called."""
+    """Yield each command of a group with the words that call it, in the form in which it is called."""
     for name in group.commands:
         _, command, _ = group.resolve_command(typer.Context(group), [name])
         if hasattr(command, "commands"):
@@ -59,7 +59,7 @@ def run() -> Run:
 
 @pytest.fixture
 def start() -> Start:
-    """Run the command as a process of its own."""
+    """Run the command in a separate process."""
 
     def command(*arguments: str | bytes, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -107,7 +107,7 @@ def shop(folder: Path) -> str:
     return "./shop.py"
 
 
-def test_run_answers_and_shows_nothing_that_steers_a_terminal(run: Run, shop: str) -> None:
+def test_run_prints_the_answer_without_terminal_control_characters(run: Run, shop: str) -> None:
     done = run("run", "Hi", "--agent", f"{shop}:hello")
     assert (done.exit_code, done.stdout) == (0, "Hello\ufffd[31m.\n")
     done = run("run", "-", "--agent", f"{shop}:hello", "--json", stdin="Hi")
@@ -116,7 +116,7 @@ def test_run_answers_and_shows_nothing_that_steers_a_terminal(run: Run, shop: st
     assert "\x1b" not in done.stdout
 
 
-def test_a_user_has_memory_and_conversations_of_their_own(run: Run, shop: str) -> None:
+def test_each_user_has_a_separate_memory_and_separate_conversations(run: Run, shop: str) -> None:
     assert run("run", "I live in Oslo, by the harbour.", "--user", "ada", "--session", "monday").exit_code == 0
     asked = "Where do I live: by which harbour?"
     assert "Oslo" in run("run", asked, "--user", "ada").stdout
@@ -140,7 +140,7 @@ def test_a_prompt_that_is_cut_is_redacted_too(run: Run, folder: Path) -> None:
         assert done.exit_code == 0 and "My code is ****." in done.stdout
 
 
-def test_a_run_that_goes_on_reads_the_memory_that_it_read(run: Run, shop: str, folder: Path) -> None:
+def test_a_resumed_run_refuses_another_user(run: Run, shop: str, folder: Path) -> None:
     assert run("run", "Hi", "--agent", f"{shop}:hello", "--journal", "run.jsonl").exit_code == 0
     done = run("run", "--resume", "run.jsonl", "--agent", f"{shop}:hello", "--user", "ada")
     assert done.exit_code == 2 and "omit --user" in done.stderr
@@ -149,10 +149,10 @@ def test_a_run_that_goes_on_reads_the_memory_that_it_read(run: Run, shop: str, f
 def test_a_call_that_needs_a_person_is_another_exit_code(run: Run, shop: str) -> None:
     done = run("run", "Pay.", "--agent", f"{shop}:cashier", "--json")
     assert (done.exit_code, json.loads(done.stdout)["waiting"][0]["name"]) == (3, "pay")
-    assert run("run", "Pay.", "--agent", f"{shop}:cashier", "--yes").exit_code in (0, 1)  # its script may be at its end
+    assert run("run", "Pay.", "--agent", f"{shop}:cashier", "--yes").exit_code in (0, 1)  # its script may be at the end
 
 
-def test_a_run_that_waits_names_its_calls_and_goes_on_from_its_journal(run: Run, folder: Path) -> None:
+def test_a_waiting_run_names_its_calls_and_resumes_from_its_journal(run: Run, folder: Path) -> None:
     (folder / "till.py").write_text(TILL)
     ask = ("run", "Pay.", "--agent", "./till.py:till", "--journal", "pay run.jsonl", "--session", "s")
     done = run(*ask)
@@ -190,7 +190,7 @@ def test_each_approval_of_yes_has_a_line(run: Run, folder: Path) -> None:
     assert "approved" not in run(*command, "--json").stderr
 
 
-def test_kwargs_are_checked_and_given(run: Run, shop: str) -> None:
+def test_kwargs_are_checked_and_passed(run: Run, shop: str) -> None:
     done = run("run", "Hi", "--agent", f"{shop}:kwargs")
     assert done.exit_code == 1 and "'root'" in done.stderr and "Traceback" not in done.stderr
     assert run("run", "Hi", "--agent", f"{shop}:kwargs", "--kwarg", "root=here").exit_code == 0
@@ -204,7 +204,7 @@ def test_kwargs_are_checked_and_given(run: Run, shop: str) -> None:
     assert json.loads(run("schema", "--agent", f"{shop}:kwargs", "--json").stdout)["required"] == ["root"]
 
 
-def test_a_chat_undoes_forks_counts_and_denies_what_nobody_approves(run: Run, shop: str, folder: Path) -> None:
+def test_a_chat_undoes_forks_counts_and_denies_calls_without_approval(run: Run, shop: str, folder: Path) -> None:
     lines = ["Hi", "Again", "/undo", "/cost", "/fork other", "Here", "/why system", "/why", "/fork", "/quit"]
     done = run("chat", "--agent", f"{shop}:hello", "--session", "s", stdin="\n".join(lines))
     assert done.exit_code == 0, done.stderr
@@ -219,7 +219,7 @@ def test_a_chat_undoes_forks_counts_and_denies_what_nobody_approves(run: Run, sh
     assert denied.exit_code == 0 and "is denied" in denied.stderr and denied.stdout == "Done.\n"
 
 
-def test_chats_from_before_an_agent_had_a_memory_are_said_to_be_apart(
+def test_conversations_from_before_the_agent_had_a_memory_are_reported_as_separate(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run("new", "mine")
@@ -233,7 +233,7 @@ def test_chats_from_before_an_agent_had_a_memory_are_said_to_be_apart(
         "not listed, because stored before mine had a memory: s; " in listed.stderr and "--agent" not in listed.stderr
     )
     assert "stays apart: this conversation is a new one" in run(*chat).stderr
-    assert "stays apart" not in run(*chat).stderr  # it is there by now
+    assert "stays apart" not in run(*chat).stderr  # the conversation exists now
     assert run("sessions", "list", "--agent", str(file)).stdout.split()[3:5] == ["s", "4"]
 
 
@@ -263,7 +263,7 @@ def test_sessions_are_listed_shown_exported_and_imported(run: Run, shop: str, fo
     ]
 
 
-def test_rows_for_fine_tuning_have_what_memory_finds_and_nothing_of_later(run: Run, folder: Path) -> None:
+def test_rows_for_fine_tuning_contain_recalled_texts_and_nothing_from_later(run: Run, folder: Path) -> None:
     (folder / "agent.yaml").write_text("name: owls\nmodel: offline\ninstructions: Be brief.\nmemory: {home: own}\n")
     own = ("--agent", "agent.yaml", "--user", "ada")
     assert run("ingest", "docs", "--agent", "agent.yaml").exit_code == 0
@@ -281,8 +281,8 @@ def test_rows_for_fine_tuning_have_what_memory_finds_and_nothing_of_later(run: R
     assert others.stdout == "" and "conversations of users (ada); --user NAME" in others.stderr
 
 
-def test_new_writes_nothing_into_a_folder_that_holds_something(run: Run, folder: Path) -> None:
-    """That what it writes works is shown by the tutorial, which is run by tests/test_docs.py."""
+def test_new_does_not_write_into_a_folder_that_contains_files(run: Run, folder: Path) -> None:
+    """The tutorial, which tests/test_docs.py runs, shows that the written files work."""
     done = run("new", "order-desk")
     assert done.exit_code == 0, done.stderr
     (folder / "order-desk" / "agent.yaml").write_text("mine")
@@ -299,13 +299,13 @@ def test_an_agent_file_that_is_broken_is_reported_line_by_line(run: Run, folder:
         assert "a.yaml, line 2: toolz: unknown key" in done.stderr and "a.yaml, line 3: limits.steps" in done.stderr
 
 
-def test_an_error_about_a_tool_without_a_place_says_what_to_write(run: Run, folder: Path) -> None:
+def test_an_error_about_a_tool_without_a_module_names_the_expected_form(run: Run, folder: Path) -> None:
     (folder / "agent.yaml").write_text("name: a\nmodel: offline\ntools: [open_ticket]\n")
     done = run("schema", "--agent", "agent.yaml")
     assert "expected MODULE:NAME or FILE:NAME, such as ./tools.py:add" in done.stderr
 
 
-def test_a_token_is_shown_once_and_works(run: Run, folder: Path) -> None:
+def test_a_token_is_printed_once_and_is_valid(run: Run, folder: Path) -> None:
     done = run("token", "ci", "--tenant", "acme", "--scope", "read")
     caller = Access(folder / ".agentkit" / "access.yaml").caller(f"Bearer {done.stdout.strip()}")
     assert (caller.tenant, caller.permissions) == ("acme", {"read"})
@@ -313,7 +313,7 @@ def test_a_token_is_shown_once_and_works(run: Run, folder: Path) -> None:
     assert run("token", "x", "--scope", "everything").exit_code == 2
 
 
-def test_serve_answers_logs_and_ends_when_it_is_told_to(run: Run, shop: str, folder: Path) -> None:
+def test_serve_answers_logs_and_stops_at_a_signal(run: Run, shop: str, folder: Path) -> None:
     agents = ["--agent", f"{shop}:hello", "--agent", f"{shop}:broken"]
     command = [sys.executable, "-c", MAIN, "serve", *agents, "--port", "0", "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder)
@@ -321,7 +321,7 @@ def test_serve_answers_logs_and_ends_when_it_is_told_to(run: Run, shop: str, fol
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
         assert ready["agents"] == ["hello", "broken"]
-        page = httpx.get(ready["url"], follow_redirects=True, timeout=LONG)  # what a person opens is the inspector
+        page = httpx.get(ready["url"], follow_redirects=True, timeout=LONG)  # the page for a person is the inspector
         assert page.status_code == 200 and str(page.url) == ready["inspector"] and "<html" in page.text
         assert httpx.get(ready["url"] + "/readyz", timeout=LONG).json()["status"] == "ok"
         body = {"model": "hello", "messages": [{"role": "user", "content": "Hi"}]}
@@ -345,7 +345,7 @@ NO_ANSWER = {("mcp",)}
 """Commands whose stdout is a protocol."""
 
 
-def test_every_command_has_json_and_an_example_that_it_would_take() -> None:
+def test_every_command_has_json_and_a_valid_example() -> None:
     failures: list[str] = []
     for path in COMMANDS:
         with collected(failures, path):
@@ -435,7 +435,7 @@ def test_python_files_of_an_agent_that_import_each_other(
         file.write_text(f"model: offline\ntools: [{tool!r}]\ndeps: {deps!r}\n")
         done = run("run", "Use look.", "--agent", str(file.relative_to(folder)))
         assert done.exit_code == code and text in done.stdout + done.stderr, (file, done.stdout, done.stderr)
-        assert "see the log" not in done.stderr  # it is printed
+        assert "see the log" not in done.stderr  # printed below
 
 
 def test_the_variable_of_the_agent_is_a_default(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

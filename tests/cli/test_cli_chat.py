@@ -1,4 +1,4 @@
-"""`agentkit chat`: answers from recall and tools, conversations that go on, and how it is left."""
+"""`agentkit chat`: answers from recall and tools, resumed conversations, and the ways to exit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def conversation(folder: Path, name: str) -> list[Message]:
         return list(memory.session(name).conversation)
 
 
-def test_without_a_key_the_stand_in_quotes_the_chunk_with_its_label_and_says_what_it_is(
+def test_without_a_key_the_offline_model_quotes_the_chunk_with_its_label_and_names_itself(
     run: Run, ingested: None
 ) -> None:
     done = run("chat", "--once", QUESTION)
@@ -48,14 +48,14 @@ def test_without_a_key_the_stand_in_quotes_the_chunk_with_its_label_and_says_wha
     assert "recalled docs/owls.md:1" in done.stderr
 
 
-def test_a_tool_is_called_and_shown(run: Run) -> None:
+def test_a_tool_call_is_run_and_shown(run: Run) -> None:
     done = run("chat", "--once", 'Use calculate with expression="17 * (3 + 4)".')
     assert done.stdout.startswith("119\n")
     assert 'calls calculate {"expression": "17 * (3 + 4)"}\n  success: 119\n' in done.stderr
 
 
 @pytest.mark.parametrize("in_a_process_of_its_own", [True, False])
-def test_a_pipe_is_a_turn_a_line(run: Run, start: Start, ingested: None, in_a_process_of_its_own: bool) -> None:
+def test_each_line_of_a_pipe_is_a_turn(run: Run, start: Start, ingested: None, in_a_process_of_its_own: bool) -> None:
     lines = [QUESTION, "", "/layers", "/nonsense", "/etc/hosts says what?", "/quit", "not asked"]
     done = (start if in_a_process_of_its_own else run)("chat", stdin="\n".join(lines))
     assert getattr(done, "returncode", None) == 0 or getattr(done, "exit_code", None) == 0
@@ -78,26 +78,26 @@ def test_with_json_each_line_of_a_pipe_has_a_line_of_json(run: Run) -> None:
     assert (undo["session"], undo["messages"]) == ("two", 2)
 
 
-def test_layers_before_the_first_turn_has_nothing_to_show(run: Run) -> None:
+def test_layers_before_the_first_turn_are_empty(run: Run) -> None:
     done = run("chat", stdin="/layers\n")
     assert done.exit_code == 0
     assert "nothing was sent yet" in done.stderr
 
 
-def test_a_named_session_goes_on_where_it_ended(run: Run, folder: Path) -> None:
+def test_a_named_session_is_continued(run: Run, folder: Path) -> None:
     assert "session birds\n" in run("chat", "--session", "birds", "--once", "Good morning.").stderr
     assert "session birds, 2 messages so far" in run("chat", "-s", "birds", "--once", "Good evening.").stderr
     assert [message.role for message in conversation(folder, "birds")] == ["user", "assistant"] * 2
 
 
-def test_without_a_name_every_chat_is_a_session_of_its_own_that_can_be_gone_on_with(run: Run, folder: Path) -> None:
+def test_each_chat_without_a_name_is_a_new_session_that_can_be_continued(run: Run, folder: Path) -> None:
     done = run("chat", "--once", "Good morning.")
     (name,) = re.findall(r"session (\S+)", done.stderr)
     assert conversation(folder, name)[0].text == "Good morning."
     assert "2 messages so far" in run("chat", "--session", name, "--once", "Again.").stderr
 
 
-def test_a_name_that_no_store_can_hold_is_refused(run: Run) -> None:
+def test_an_invalid_name_of_a_session_is_refused(run: Run) -> None:
     done = run("chat", "--session", "x" * 300, "--once", "hello")
     assert done.exit_code == 1
     assert "session id: 300 characters, at most 255" in done.stderr
@@ -135,17 +135,17 @@ def test_a_real_model_calls_a_tool_and_reads_its_result(run: Run, endpoint: Chat
     assert endpoint.asked[1].body["messages"][-1] == {"role": "tool", "tool_call_id": "c1", "content": "1024"}
 
 
-def test_the_model_hears_the_earlier_turns_of_a_pipe(run: Run, endpoint: ChatServer) -> None:
+def test_the_model_receives_the_earlier_turns_of_a_pipe(run: Run, endpoint: ChatServer) -> None:
     endpoint.on("echo", lambda asked: says(f"heard {len(asked.body['messages'])}")(asked))
     assert run("chat", "-m", "echo", stdin="one\ntwo\n").stdout == "heard 2\nheard 4\n"
 
 
-def test_the_stand_in_can_be_chosen_although_there_is_a_key(run: Run, endpoint: ChatServer) -> None:
+def test_the_offline_model_can_be_selected_although_there_is_a_key(run: Run, endpoint: ChatServer) -> None:
     assert "not a language model" in run("chat", "--model", "offline", "--once", "hello").stdout
     assert endpoint.asked == []
 
 
-def test_a_model_without_a_key_is_refused_before_anything_is_asked(run: Run, folder: Path) -> None:
+def test_a_model_without_a_key_is_refused_before_any_request(run: Run, folder: Path) -> None:
     done = run("chat", "--model", "owl-1", "--once", "hello")
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith("agentkit: owl-1: missing API key: set OPENAI_API_KEY")
@@ -181,7 +181,7 @@ def refuses(status: int, message: str) -> object:
     ],
     ids=["refused key", "bad request", "cut stream", "no protocol"],
 )
-def test_what_goes_wrong_with_a_model_is_one_line_without_the_key(
+def test_an_error_of_a_model_is_one_line_without_the_key(
     run: Run, endpoint: ChatServer, handler: object, said: str
 ) -> None:
     endpoint.on("broken", handler)  # type: ignore[arg-type]
@@ -193,7 +193,9 @@ def test_what_goes_wrong_with_a_model_is_one_line_without_the_key(
     assert "Traceback" not in done.stderr
 
 
-def test_an_error_ends_a_pipe_and_keeps_the_conversation(run: Run, endpoint: ChatServer, folder: Path) -> None:
+def test_an_error_ends_a_pipe_and_keeps_the_conversation_in_the_store(
+    run: Run, endpoint: ChatServer, folder: Path
+) -> None:
     endpoint.on("moody", in_turn(says("Yes."), refuses(400, "no"), says("never asked")))  # type: ignore[arg-type]
     done = run("chat", "-m", "moody", "-s", "s", stdin="one\ntwo\nthree\n")
     assert (done.exit_code, done.stdout) == (1, "Yes.\n")
@@ -207,12 +209,12 @@ def test_a_model_that_never_stops_calling_tools_is_stopped(run: Run, endpoint: C
     assert "the run stopped at its limit of 16 steps" in done.stderr
 
 
-def test_what_a_model_says_cannot_steer_the_terminal(run: Run, endpoint: ChatServer) -> None:
+def test_the_output_of_a_model_cannot_control_the_terminal(run: Run, endpoint: ChatServer) -> None:
     endpoint.on("rude", says("a\x1b[2Jb\x07"))
     assert run("chat", "-m", "rude", "--once", "hello").stdout == "a\ufffd[2Jb\ufffd\n"
 
 
-def test_long_tool_traffic_is_shown_in_short(run: Run, endpoint: ChatServer) -> None:
+def test_long_arguments_and_results_of_tools_are_shortened(run: Run, endpoint: ChatServer) -> None:
     digits = "1" * 400
     endpoint.on("long", in_turn(says("", ("c1", "calculate", f'{{"expression": "{digits}"}}')), says("no")))
     done = run("chat", "-m", "long", "--once", "hello")
@@ -236,7 +238,7 @@ def test_help_and_what_to_type_offline(run: Run, folder: Path) -> None:
     assert "order_status" in done.stderr and "ORDERS" not in done.stderr and "tool," not in done.stderr
 
 
-def test_what_an_agent_without_memory_was_told_is_recalled_by_no_other_agent(run: Run, folder: Path) -> None:
+def test_messages_to_an_agent_without_memory_are_recalled_by_no_other_agent(run: Run, folder: Path) -> None:
     (folder / "shop.yaml").write_text("name: shop\nmodel: offline\n", "utf-8")
     own = ("--agent", "shop.yaml")
     assert run("chat", "-s", "s", "--once", "My barn owl is called Xanthippe.", *own).exit_code == 0
@@ -258,7 +260,7 @@ def owned_index(folder: Path) -> Iterator[None]:
         yield
 
 
-def test_a_second_process_on_the_index_searches_without_it_and_says_who_has_it(
+def test_a_second_process_on_the_index_recalls_without_it_and_names_its_owner(
     start: Start, ingested: None, folder: Path
 ) -> None:
     with owned_index(folder):
@@ -279,7 +281,7 @@ def test_a_locked_database_is_reported_and_nothing_is_lost(run: Run, ingested: N
     assert run("chat", "-s", "s", "--once", QUESTION).exit_code == 0
 
 
-def test_a_file_that_is_no_database_is_reported_and_left_alone(run: Run, folder: Path) -> None:
+def test_a_file_that_is_not_a_database_is_reported_and_not_changed(run: Run, folder: Path) -> None:
     (folder / ".agentkit").mkdir()
     (folder / ".agentkit/memory.db").write_text("dear diary " * 100, "utf-8")
     for command in (["chat", "--once", "hello"], ["ingest", "docs"], ["compose", "hello"]):
@@ -289,19 +291,19 @@ def test_a_file_that_is_no_database_is_reported_and_left_alone(run: Run, folder:
     assert (folder / ".agentkit/memory.db").read_text("utf-8").startswith("dear diary")
 
 
-def asked_labels(asked: Asked) -> list[str]:
+def labels_of_request(asked: Asked) -> list[str]:
     return re.findall(r"\[[^\]\n]+#\d+\]", asked.body["messages"][-1]["content"])
 
 
-def test_the_labels_a_model_is_shown_are_those_of_the_chunks(run: Run, ingested: None, endpoint: ChatServer) -> None:
-    endpoint.on("cites", lambda asked: says(f"At night {asked_labels(asked)[0]}.")(asked))
+def test_the_labels_in_a_request_are_the_labels_of_the_chunks(run: Run, ingested: None, endpoint: ChatServer) -> None:
+    endpoint.on("cites", lambda asked: says(f"At night {labels_of_request(asked)[0]}.")(asked))
     done = run("chat", "-m", "cites", "--once", QUESTION)
     (label,) = re.findall(r"\[(docs/owls\.md#\d+)\]", done.stdout)
     with Memory(".agentkit") as memory:
         assert label in [document.label for document in memory.recall(QUESTION).documents]
 
 
-def test_an_answer_that_was_cut_is_said_to_be(run: Run, endpoint: ChatServer) -> None:
+def test_a_truncated_answer_is_reported_as_truncated(run: Run, endpoint: ChatServer) -> None:
     endpoint.on("cuts", sends(completion("Half of an", finish_reason="length")))
     for command in (("chat", "--once", "Tell."), ("run", "Tell.")):
         done = run(*command, "--model", "openai:cuts")

@@ -1,4 +1,4 @@
-"""`--chat-template` and `--model-name`: a local model is asked for raw completions of what its template writes."""
+"""`--chat-template` and `--model-name`: a local model receives raw completions with the text of its template."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def agent_file(folder: Path, template: str = "", name: str = "http://127.0.0.1:9
     )
 
 
-def test_a_local_model_is_asked_for_raw_completions(command: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_model_is_requested_for_raw_completions(command: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     ask = ("chat", "--chat-template", "vicuna", "--once", "Hi", "-m")
     with serve() as server:
         server.on("local", completes("Hello there."))
-        answers = [command(*ask, f"{server.url}#local")]  # an address says whom to ask, whatever the environment is
+        answers = [command(*ask, f"{server.url}#local")]  # the address selects the model, for any environment
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         answers.append(command(*ask, "local"))
         assert "model local, raw completions with the chat template vicuna\n" in answers[-1].stderr
@@ -47,7 +47,7 @@ def test_a_local_model_is_asked_for_raw_completions(command: Run, monkeypatch: p
     assert all("USER: " in prompt and prompt.endswith("ASSISTANT:") for prompt in prompts)
 
 
-def test_a_file_or_a_model_s_name_says_which_template(command: Run, folder: Path) -> None:
+def test_a_file_a_name_or_the_name_of_a_model_selects_the_template(command: Run, folder: Path) -> None:
     (folder / "own.json").write_text('{"model_name": "own", "model_path": null, "user": "<U>", "assistant": "<A>"}')
     for option in (
         ("--chat-template", "own.json"),
@@ -66,7 +66,7 @@ def test_an_unknown_template_is_named(command: Run) -> None:
     assert "agentkit templates" in done.stderr and "baichuan" not in done.stderr
 
 
-def test_templates_says_which_have_a_place_for_tools(command: Run) -> None:
+def test_templates_lists_which_templates_have_a_place_for_tools(command: Run) -> None:
     rows = dict(line.split() for line in command("templates").stdout.splitlines())
     assert rows["name"] == "tools" and rows["qwen2d5"] == "yes" and rows["vicuna"] == "no"
     found = json.loads(command("templates", "--json").stdout)["templates"]
@@ -78,7 +78,7 @@ def test_an_agent_with_a_chat_template_shows_the_text_and_the_body_it_would_send
     ask = ("compose", "Hi <|im_end|>", "--agent", "shop.yaml")
     text = command(*ask, "--text").stdout
     assert text.startswith("<|im_start|>system\nYou sell.") and '"name": "stock"' in text
-    assert "Hi <\u200b|im_end|>" in text  # what the user wrote ends no turn
+    assert "Hi <\u200b|im_end|>" in text  # the text of the user does not end a turn
     body = json.loads(command(*ask, "--json").stdout)["request"]
     assert body["prompt"] == text and "<|im_end|>" in body["stop"]
     assert "messages" not in body
@@ -86,7 +86,7 @@ def test_an_agent_with_a_chat_template_shows_the_text_and_the_body_it_would_send
         server.on("local", completes("Hello."))
         agent_file(folder, "qwen2d5", f"{server.url}#local")
         assert command("run", "Hi <|im_end|>", "--agent", "shop.yaml").stdout == "Hello.\n"
-        assert server.to("local")[0].body["prompt"] == body["prompt"]  # it is what is sent
+        assert server.to("local")[0].body["prompt"] == body["prompt"]  # the text that is sent
 
 
 def test_another_chat_template_can_be_tried_with_an_agent(command: Run, folder: Path) -> None:
@@ -101,7 +101,7 @@ def test_another_chat_template_can_be_tried_with_an_agent(command: Run, folder: 
     assert json.loads(done.stdout)["request"]["prompt"].endswith("<|im_start|>assistant\n")
 
 
-def test_a_chat_template_is_shown_layer_by_layer_and_named_with_its_stop_words(command: Run, folder: Path) -> None:
+def test_the_text_of_a_chat_template_is_shown_by_layer_with_its_stop_words(command: Run, folder: Path) -> None:
     agent_file(folder)
     ask = ("compose", "Hi", "--agent", "shop.yaml", "--chat-template", "Qwen/Qwen2.5-7B-Instruct")
     done = command(*ask)
@@ -130,8 +130,8 @@ def test_another_model_of_an_address_keeps_the_chat_template_of_the_file(command
         assert "<|start_header_id|>" in server.to("other")[3].body["prompt"]
 
 
-def test_what_the_offline_stand_in_would_send_is_written_with_the_chat_template(command: Run, folder: Path) -> None:
-    agent_file(folder, "vicuna")  # which has no place for the tool of the agent
+def test_the_prompt_of_the_offline_model_is_written_with_the_chat_template(command: Run, folder: Path) -> None:
+    agent_file(folder, "vicuna")  # this template has no place for the tool of the agent
     offline = ("chat", "--once", "Hi", "--agent", "shop.yaml", "--model", "offline")
     done = command(*offline)
     assert done.exit_code == 1 and "no place for tools" in done.stderr, done.stderr
@@ -162,7 +162,9 @@ def test_tools_that_a_template_has_no_place_for_are_in_the_prompt_and_work(comma
     assert done.exit_code == 0 and "<tool_call>" in done.stdout, done.stderr
 
 
-def test_an_agent_whose_template_has_no_place_for_tools_is_told_how_to_show_them(command: Run, folder: Path) -> None:
+def test_the_error_of_a_template_without_a_place_for_tools_names_the_prompt_of_tools(
+    command: Run, folder: Path
+) -> None:
     agent_file(folder, "vicuna", more="layers: prompts\n")
     (folder / "prompts").mkdir()
     (folder / "prompts/system.prompt.j2").write_text("---\nrole: system\n---\nBe brief.\n", "utf-8")
@@ -177,21 +179,23 @@ def test_an_agent_whose_template_has_no_place_for_tools_is_told_how_to_show_them
 
 
 @pytest.mark.parametrize("option", ["--chat-template", "--model-name"])
-def test_what_is_wrong_with_an_option_is_not_said_of_the_agent_file(command: Run, folder: Path, option: str) -> None:
+def test_an_error_of_an_option_names_the_option_and_not_the_agent_file(command: Run, folder: Path, option: str) -> None:
     agent_file(folder, "vicuna")
     done = command("chat", "--once", "Hi", "--agent", "shop.yaml", option, "nope")
     assert done.exit_code == 1 and done.stderr.startswith(f"agentkit: {option}: unknown chat template 'nope'")
     assert "shop.yaml" not in done.stderr
 
 
-def test_a_model_that_is_none_is_said_of_the_option(command: Run, folder: Path) -> None:
+def test_an_unknown_model_is_reported_with_its_option(command: Run, folder: Path) -> None:
     agent_file(folder, "vicuna")
     for ask in (("chat", "--once", "Hi"), ("run", "Hi")):
         done = command(*ask, "--agent", "shop.yaml", "--model", "nope:x")
         assert done.exit_code == 1 and done.stderr.startswith("agentkit: --model: model 'nope:x': ")
 
 
-def test_a_template_beside_an_agent_whose_model_takes_none_is_said_of_the_option(command: Run, folder: Path) -> None:
+def test_a_chat_template_for_an_agent_with_a_hosted_model_is_reported_with_its_option(
+    command: Run, folder: Path
+) -> None:
     agent_file(folder, name="openai:gpt-5-mini")
     done = command("chat", "--once", "Hi", "--agent", "shop.yaml", "--chat-template", "vicuna")
     assert done.stderr.startswith(
@@ -227,13 +231,13 @@ def test_an_error_names_the_place_of_each_setting(command: Run, folder: Path) ->
     assert not failures, "\n".join(map(str, failures))
 
 
-def test_what_is_wrong_in_the_file_is_said_of_the_file_whatever_the_options(command: Run, folder: Path) -> None:
+def test_an_error_of_the_file_names_the_file_even_with_options(command: Run, folder: Path) -> None:
     agent_file(folder, "nope")
     done = command("chat", "--once", "Hi", "--agent", "shop.yaml", "--model", "offline")
     assert done.stderr.startswith("agentkit: shop.yaml, line 2: model: unknown chat template 'nope'")
 
 
-def test_tools_that_are_sent_twice_are_said_where_people_look(start: Start, folder: Path) -> None:
+def test_tools_that_are_sent_twice_are_a_warning_on_stderr(start: Start, folder: Path) -> None:
     agent_file(folder, "qwen2d5", more="layers: prompts\n")
     (folder / "prompts").mkdir()
     (folder / "prompts" / "tools.prompt.j2").write_text("---\nkind: tools\n---\n", "utf-8")
@@ -243,13 +247,13 @@ def test_tools_that_are_sent_twice_are_said_where_people_look(start: Start, fold
         assert line.startswith("warning: model ")
 
 
-def test_a_budget_counts_what_the_template_adds_and_a_model_may_be_named(run: Run, folder: Path) -> None:
+def test_a_budget_includes_the_text_of_the_template_and_the_model_can_be_named(run: Run, folder: Path) -> None:
     (folder / "agent.yaml").write_text("name: shop\nmodel: offline\ninstructions: Be brief.\n")
     of = ("compose", "Where is order 17?", "--agent", "agent.yaml", "--json")
     whole = json.loads(run(*of, "--chat-template", "qwen3").stdout)
     tight = run(*of, "--chat-template", "qwen3", "--budget", str(whole["tokens"] - 1))
     assert tight.exit_code == 1 and "chat template" in tight.stderr and "the budget is" in tight.stderr
-    assert run(*of, "--budget", str(whole["tokens"] - 1)).exit_code == 0  # without it there is room
+    assert run(*of, "--budget", str(whole["tokens"] - 1)).exit_code == 0  # enough without the template
     named = json.loads(run(*of, "--model", "http://127.0.0.1:9/v1#own", "--chat-template", "qwen3").stdout)
     assert (named["request"]["model"], named["request"]["prompt"]) == ("own", whole["request"]["prompt"])
     hosted = json.loads(run(*of, "--model", "http://127.0.0.1:9/v1#own").stdout)

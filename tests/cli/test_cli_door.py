@@ -1,4 +1,4 @@
-"""The command as a whole: help, version, what is missing, and errors that are nobody's in particular."""
+"""The command as a whole: help, version, missing parts, and errors of no single command."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ def test_the_command_prints_its_help_and_needs_no_store(start: Start, folder: Pa
     assert not (folder / ".agentkit").exists()
 
 
-def test_a_ctrl_c_before_there_is_a_command_ends_it_without_a_traceback(tmp_path: Path) -> None:
+def test_a_ctrl_c_before_the_command_starts_ends_it_without_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")  # while modules are imported
     env = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     done = subprocess.run([sys.executable, "-m", "agentkit", "--help"], env=env, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-def test_the_list_says_of_each_command_what_its_own_help_begins_with() -> None:
+def test_the_list_describes_each_command_with_the_opening_of_its_help() -> None:
     group: Any = get_command(app)
     for name, listed in group.commands.items():
         _, command, _ = group.resolve_command(Context(group), [name])
         assert listed.help == " ".join(command.help.partition("\n\n")[0].split()), name
 
 
-def test_the_list_of_commands_imports_none_of_them() -> None:
+def test_the_list_of_commands_imports_no_command() -> None:
     code = "import sys; from agentkit.cli.app import app; app(['--help'], standalone_mode=False); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     loaded = set(done.stdout.splitlines()[-1].split())
@@ -62,7 +62,7 @@ def test_every_command_has_an_example_that_it_takes_and_json_and_needs_no_store_
         example = shlex.split((command.help or "").rpartition("Example: agentkit ")[2])
         assert tuple(example[: len(path)]) == path, f"{path}: no example"
         own = takewhile(lambda one: one not in ("&&", "|", ">"), example[len(path) :])
-        command.make_context(path[-1], [*own])  # raises for an option that is not there
+        command.make_context(path[-1], [*own])  # raises for an unknown option
         takes_json = any("--json" in one.opts for one in command.params)
         assert takes_json == (path != ("mcp",)), path  # whose output is the protocol
         assert run(*path, "--no-such-option").exit_code == 2
@@ -86,7 +86,7 @@ def test_a_command_that_does_not_exist_is_a_usage_error(run: Run) -> None:
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])
-def test_without_the_extra_one_line_says_what_to_install(missing: str) -> None:
+def test_without_the_extra_one_line_names_the_command_to_install_it(missing: str) -> None:
     code = f"import sys; sys.modules['{missing}'] = None; from agentkit.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code, "chat"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1

@@ -49,7 +49,7 @@ datasets:
 
 @pytest.fixture
 def sums(folder: Path) -> Path:
-    """A configuration with two datasets, and their rows beside it."""
+    """A configuration with two datasets, and their rows next to it."""
     (folder / "sums.py").write_text(SUMS)
     for name in ("few", "zero"):
         (folder / name).mkdir()
@@ -62,7 +62,7 @@ def right(texts: list[str]) -> str:
     return str(2 * int(texts[-1][-1]))
 
 
-def test_every_dataset_of_a_file_is_asked_and_scored(
+def test_every_dataset_of_a_file_is_run_and_scored(
     run: Run, sums: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.on("eval", answers(lambda texts: right(texts) if "1+1" in texts[-1] or "2+2" in texts[-1] else "?"))
@@ -73,11 +73,11 @@ def test_every_dataset_of_a_file_is_asked_and_scored(
     assert found["model"] == "eval"
     shown = [(one["dataset"], one["rows"], one["failed"], one["score"]) for one in found["datasets"]]
     assert shown == [("few", 2, 0, 1.0), ("zero", 2, 0, 0.5)]
-    assert "Q: 1+1 A: 2\nQ: 2+2" in [texts_of(request)[0] for request in server.to("eval")]  # in whatever order
+    assert "Q: 1+1 A: 2\nQ: 2+2" in [texts_of(request)[0] for request in server.to("eval")]  # in any order
     again = run("eval", "sums.py", "--model", "eval", "--out", "answers")
     assert again.stdout.splitlines()[1].split() == ["few", "2", "0", "2", "1.0000", "0", "0"]
     assert f"few: 0 rows sent now, 2 answers reused from {Path('answers', 'few.jsonl')}" in again.stderr
-    assert len(server.to("eval")) == 4  # nothing was asked again
+    assert len(server.to("eval")) == 4  # no row was run again
 
 
 def test_rows_are_named_with_their_splits(run: Run, sums: Path) -> None:
@@ -117,7 +117,7 @@ def test_rows_are_named_with_their_splits(run: Run, sums: Path) -> None:
         (("--out", "sums.py/inner"), "inner: the folder cannot be created"),
     ],
 )
-def test_what_is_wrong_is_reported_before_anything_is_asked(
+def test_invalid_arguments_are_reported_before_any_request(
     run: Run, sums: Path, arguments: tuple[str, ...], reported: str
 ) -> None:
     done = run("eval", "sums.py", *arguments)
@@ -125,7 +125,7 @@ def test_what_is_wrong_is_reported_before_anything_is_asked(
     assert done.stdout == ""
 
 
-def test_what_is_wrong_with_several_datasets_is_reported_at_once(run: Run, sums: Path) -> None:
+def test_the_problems_of_several_datasets_are_reported_together(run: Run, sums: Path) -> None:
     for name in ("few", "zero"):
         (sums / name / "test.csv").write_text("quest\nx\n")
     done = run("eval", "sums.py")
@@ -134,7 +134,7 @@ def test_what_is_wrong_with_several_datasets_is_reported_at_once(run: Run, sums:
     assert "dataset few: " in done.stderr and expected in done.stderr
 
 
-def test_rows_that_could_not_be_asked_are_an_exit_code_and_the_others_stay(
+def test_rows_without_an_answer_set_the_exit_code_and_the_other_rows_stay(
     run: Run, sums: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = answers(right)
@@ -142,7 +142,7 @@ def test_rows_that_could_not_be_asked_are_an_exit_code_and_the_others_stay(
     server.on("half", lambda asked: (bad if "3+3" in texts_of(asked)[-1] else good)(asked))
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     command = ("eval", "sums.py", "-d", "zero", "-m", "half", "--out", "out.jsonl", "--concurrency", "1")
-    for _ in range(2):  # the second run asks the refused row alone
+    for _ in range(2):  # the second run sends only the refused row
         done = run(*command)
         assert done.exit_code == 1 and "1 of 2 rows failed: row 1" in done.stderr
         assert done.stdout.splitlines()[1].split()[:5] == ["zero", "2", "1", "1", "1.0000"]
@@ -152,7 +152,7 @@ def test_rows_that_could_not_be_asked_are_an_exit_code_and_the_others_stay(
     assert done.stdout.splitlines()[1].split()[:5] == ["zero", "2", "0", "2", "1.0000"]
 
 
-def test_replies_that_were_cut_name_the_limit_and_another_file(
+def test_truncated_replies_are_reported_with_the_limit_and_another_file(
     run: Run, sums: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut = sends(completion("", finish_reason="length", reasoning_content="Hm"))
@@ -191,7 +191,7 @@ def test_labels_are_scored_by_a_model_of_raw_completions(
     assert (done.exit_code, json.loads(done.stdout)["datasets"][0]["score"]) == (0, 1.0), done.stderr
 
 
-def test_the_meta_template_of_the_configuration_is_used_where_it_is_for_such_a_model(
+def test_the_meta_template_of_the_configuration_is_used_if_the_model_has_this_type(
     run: Run, sums: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     meta = "dict(round=[dict(role='HUMAN', begin='<h>'), dict(role='BOT', begin='<b>', generate=True)])"
@@ -217,7 +217,7 @@ def test_the_meta_template_of_the_configuration_is_used_where_it_is_for_such_a_m
 
 @pytest.mark.long
 @pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_stopped_by_ctrl_c_it_goes_on_where_it_was(
+def test_an_evaluation_stopped_by_ctrl_c_continues_with_the_remaining_rows(
     run: Run, sums: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = "".join(f'{{"question": "{one}+{one}", "answer": "{2 * one}"}}\n' for one in range(1, 9))
@@ -246,7 +246,7 @@ def test_stopped_by_ctrl_c_it_goes_on_where_it_was(
     assert 0 < kept < 8 and len(server.to("slow")) - before == 8 - kept
 
 
-def test_each_of_several_datasets_is_given_its_rows(run: Run, sums: Path) -> None:
+def test_each_of_several_datasets_receives_its_rows(run: Run, sums: Path) -> None:
     named = ("--rows", "few:train=few/train.jsonl", "--rows", "few:test=zero/test.csv")
     done = run("eval", "sums.py", *named, "--json")
     assert done.exit_code == 0, done.stderr
@@ -255,7 +255,7 @@ def test_each_of_several_datasets_is_given_its_rows(run: Run, sums: Path) -> Non
     assert [(one["row"], one["gold"], one["score"]) for one in few["results"]] == [(0, "4", 0.0), (1, "6", 0.0)]
 
 
-def test_prompts_are_shown_and_nobody_is_asked(
+def test_prompts_are_shown_without_a_request(
     run: Run, sums: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.on("unasked", answers(right))
@@ -290,7 +290,7 @@ def test_the_settings_of_the_file_s_model_are_followed_or_named(
     assert "has 2 models: their settings are ignored" in run("eval", "own.py", "-d", "zero", "-m", "own").stderr
 
 
-def test_an_unknown_evaluator_ends_it_and_none_at_all_is_reported(run: Run, sums: Path) -> None:
+def test_an_unknown_evaluator_is_an_error_and_a_missing_evaluator_is_reported(run: Run, sums: Path) -> None:
     (sums / "odd.py").write_text(SUMS.replace("AccEvaluator", "MATHEvaluator"))
     done = run("eval", "odd.py")
     assert done.exit_code == 1 and done.stdout == ""
@@ -300,7 +300,7 @@ def test_an_unknown_evaluator_ends_it_and_none_at_all_is_reported(run: Run, sums
     assert done.exit_code == 0 and "zero: without an eval_cfg, nothing is scored" in done.stderr
 
 
-def test_a_server_that_is_not_there_is_reported_once(run: Run, sums: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_server_is_reported_once(run: Run, sums: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     done = run("eval", "sums.py", "-m", "gone")
     assert done.exit_code == 1 and done.stdout == ""
@@ -326,7 +326,7 @@ def test_a_folder_has_a_folder_of_rows_for_each_dataset(run: Run, sums: Path) ->
     assert done.exit_code == 1 and f"dataset zero: missing folder {Path('root', 'zero')}" in done.stderr
 
 
-def test_a_dataset_is_given_a_folder_of_its_splits_or_a_file_of_its_rows(run: Run, sums: Path) -> None:
+def test_a_dataset_accepts_a_folder_of_its_splits_or_a_file_of_its_rows(run: Run, sums: Path) -> None:
     (sums / "few").rename(sums / "own")
     done = run("eval", "sums.py", "--rows", "few=own", "--rows", "zero=zero/test.csv", "--json")
     assert done.exit_code == 0, done.stderr
@@ -338,7 +338,7 @@ def test_a_dataset_is_given_a_folder_of_its_splits_or_a_file_of_its_rows(run: Ru
     assert done.exit_code == 0, done.stderr
 
 
-def test_prompts_are_shown_with_a_chat_template_where_there_is_no_key(run: Run, sums: Path) -> None:
+def test_prompts_are_shown_with_a_chat_template_without_a_key(run: Run, sums: Path) -> None:
     done = run("eval", "sums.py", "-d", "zero", "--show", "1", "--chat-template", "qwen")
     assert done.exit_code == 0 and "Q: 2+2<|im_end|>" in done.stdout, done.stderr
     done = run("eval", "sums.py", "-d", "zero", "--chat-template", "qwen")
@@ -354,7 +354,7 @@ def test_prompts_are_shown_with_a_chat_template_where_there_is_no_key(run: Run, 
     assert "without a chat template" in unnamed.stderr
 
 
-def test_a_try_that_got_no_answer_does_not_claim_the_file(run: Run, sums: Path, server: ChatServer) -> None:
+def test_an_attempt_without_an_answer_does_not_claim_the_file(run: Run, sums: Path, server: ChatServer) -> None:
     ask = ("eval", "sums.py", "-d", "zero", "--out", "answers.jsonl", "--model")
     assert run(*ask, "http://127.0.0.1:9/v1#gone").exit_code == 1
     server.on("there", answers(right))
@@ -391,7 +391,7 @@ def test_the_path_of_a_dataset_leads_nowhere_outside_of_the_root(run: Run, sums:
             assert done.exit_code == 0, done.stderr
 
 
-def test_the_first_rows_alone_are_asked_and_the_same_file_goes_on_with_the_others(
+def test_a_limit_runs_the_first_rows_and_the_same_file_continues_with_the_rest(
     run: Run, sums: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.on("first", answers(right))
@@ -404,7 +404,7 @@ def test_the_first_rows_alone_are_asked_and_the_same_file_goes_on_with_the_other
     assert run(*command, "--rate", "0").exit_code == 1
 
 
-def test_a_misspelt_column_is_named_before_anything_is_asked(run: Run, sums: Path) -> None:
+def test_a_misspelt_column_is_named_before_any_request(run: Run, sums: Path) -> None:
     (sums / "odd.py").write_text(SUMS.replace("prompt + 'Q: {question}'", "prompt + 'Q: {qestion}'"))
     for options in (("--show", "1"), ()):
         done = run("eval", "odd.py", "-d", "zero", *options)
@@ -416,7 +416,7 @@ def test_a_misspelt_column_is_named_before_anything_is_asked(run: Run, sums: Pat
     assert "ice_template: `{anser}` is not a column" in done.stderr and "prompt_template:" not in done.stderr
 
 
-def test_what_scores_texts_names_the_token_that_is_written_and_not_read(
+def test_a_scorer_of_texts_names_the_token_that_is_written_and_not_read(
     run: Run, folder: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "mood.yaml").write_text(MOOD)
@@ -434,7 +434,7 @@ def test_what_scores_texts_names_the_token_that_is_written_and_not_read(
 
 
 @pytest.mark.parametrize("named", [("--chat-template", "base"), ("--model", "mini"), ("--model-name", "base")])
-def test_labels_without_a_server_are_not_sent_to_a_model_that_scores_none(
+def test_labels_without_a_server_are_not_sent_to_a_model_that_cannot_score(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, named: tuple[str, str]
 ) -> None:
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):

@@ -1,4 +1,4 @@
-"""`agentkit eval --score`, and rows of datasets that are not asked."""
+"""`agentkit eval --score`, and rows of datasets that are not run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROWS = ("--rows", "gsm8k:test=gsm8k.jsonl", "--rows", "arc:test=arc.csv")
 
 @pytest.fixture
 def two(folder: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A configuration with a dataset whose `eval_cfg` is followed, and one whose is not."""
+    """A configuration with a dataset whose `eval_cfg` is followed, and a dataset whose `eval_cfg` is not."""
     (folder / "two.yaml").write_text(TWO)
     (folder / "gsm8k.jsonl").write_text(json.dumps({"question": "1+1", "answer": "so\n#### 2"}))
     (folder / "arc.csv").write_text("question,answer\nwhich,B\n")
@@ -46,7 +46,7 @@ def scores(stdout: str) -> dict[str, float | None]:
     return {one["dataset"]: one["score"] for one in json.loads(stdout)["datasets"]}
 
 
-def test_a_score_stands_in_where_an_eval_cfg_is_not_followed(run: Run, two: Path) -> None:
+def test_a_score_replaces_an_eval_cfg_that_is_not_followed(run: Run, two: Path) -> None:
     ask = ("eval", "two.yaml", "--model", "two", "--json", *ROWS)
     refused = run(*ask)
     assert refused.exit_code == 1 and "dataset arc: " in refused.stderr and "dataset gsm8k" not in refused.stderr
@@ -70,15 +70,13 @@ def test_a_score_stands_in_where_an_eval_cfg_is_not_followed(run: Run, two: Path
         (("choice", "exact"), "--score exact: duplicate score; for one dataset write DATASET=exact"),
     ],
 )
-def test_a_score_that_is_for_nothing_is_an_error(run: Run, two: Path, given: tuple[str, ...], reported: str) -> None:
+def test_unknown_and_duplicate_scores_are_errors(run: Run, two: Path, given: tuple[str, ...], reported: str) -> None:
     done = run("eval", "two.yaml", *ROWS, *(part for one in given for part in ("--score", one)))
     assert done.exit_code == 1 and reported in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("other", ["arc:test=arc.csv", "arc=nowhere", "arc:test=nowhere.csv"])
-def test_rows_of_a_dataset_that_is_not_asked_are_left_aside(
-    run: Run, two: Path, server: ChatServer, other: str
-) -> None:
+def test_rows_of_a_dataset_that_is_not_run_are_ignored(run: Run, two: Path, server: ChatServer, other: str) -> None:
     before = len(server.to("two"))
     ask = ("eval", "two.yaml", "-m", "two", "-d", "gsm8k", "--json", "--score", "arc=choice")
     done = run(*ask, "--rows", "gsm8k:test=gsm8k.jsonl", "--rows", other)
@@ -96,6 +94,6 @@ def test_a_retriever_that_compares_vectors_names_the_option_for_its_model(run: R
     assert "pass `embedder`" not in done.stderr
 
 
-def test_the_help_says_what_each_score_takes(run: Run) -> None:
+def test_the_help_describes_the_input_of_each_score(run: Run) -> None:
     told = " ".join(run("eval", "--help").stdout.replace("│", " ").split())
     assert "the last letter after" in told and "Patterns of the file are ignored" in told

@@ -1,4 +1,4 @@
-"""The examples print what they say they print, and the demo fails when an answer is not what it should be."""
+"""The examples print the output of their docstrings, and the demo fails when an answer is wrong."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(script: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_each_example_prints_what_its_docstring_says(tmp_path: Path) -> None:
+def test_each_example_prints_the_output_in_its_docstring(tmp_path: Path) -> None:
     failures: list[str] = []
     with forks(tmp_path, *AGENTS, *MEMORIES) as programs:
         for example in some([path for path in EXAMPLES if path.name != "demo.py"], every=3):

@@ -1,4 +1,4 @@
-"""`agentkit ingest`: what is stored, what is printed, and its exit codes."""
+"""`agentkit ingest`: stored documents, output, and exit codes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_files_and_folders_are_stored_in_the_default_home(run: Run, folder: Path
     assert sources(folder / ".agentkit", "what does a barn owl hunt") == ["docs/owls.md"]
 
 
-def test_a_second_run_reports_what_changed_and_what_was_removed(run: Run, ingested: None, folder: Path) -> None:
+def test_a_second_run_reports_changed_and_removed_files(run: Run, ingested: None, folder: Path) -> None:
     assert run("ingest", "docs").stdout == "2 unchanged; 0 chunks written to .agentkit\n"
     (folder / "docs/owls.md").write_text("Owls turn their heads.", "utf-8")
     (folder / "docs/tides.txt").unlink()
@@ -47,7 +47,7 @@ def test_the_home_is_an_option_or_a_variable(run: Run, folder: Path, monkeypatch
     assert not (folder / ".agentkit").exists()
 
 
-def test_files_that_cannot_be_read_are_listed_and_the_others_stored(run: Run, folder: Path) -> None:
+def test_unreadable_files_are_listed_and_the_other_files_are_stored(run: Run, folder: Path) -> None:
     (folder / "image.png").write_bytes(b"\x89PNG\0\1\2")
     (folder / "latin.txt").write_bytes("café".encode("latin-1"))
     done = run("ingest", "docs", "image.png", "latin.txt", "nowhere")
@@ -63,14 +63,16 @@ def test_files_that_cannot_be_read_are_listed_and_the_others_stored(run: Run, fo
 
 
 @pytest.mark.parametrize("paths", [["nowhere"], ["image.png"], ["/proc/self/mem"]])
-def test_nothing_readable_is_a_failure_without_a_traceback(run: Run, folder: Path, paths: list[str]) -> None:
+def test_paths_without_readable_files_are_a_failure_without_a_traceback(
+    run: Run, folder: Path, paths: list[str]
+) -> None:
     (folder / "image.png").write_bytes(b"\x89PNG\0\1\2")
     done = run("ingest", *paths)
     assert (done.exit_code, done.stdout) == (1, "")
     assert re.fullmatch(r"agentkit: \S+: (is|cannot|has)[^\n]+\n", done.stderr)
 
 
-def test_the_fields_of_records_can_be_named_and_damaged_files_be_taken(run: Run, folder: Path) -> None:
+def test_the_fields_of_records_can_be_named_and_damaged_files_can_be_accepted(run: Run, folder: Path) -> None:
     (folder / "a.jsonl").write_text('{"q": "Do owls swim?", "name": "Owls", "n": 7}\nno\n')
     assert run("ingest", "a.jsonl").exit_code == 1
     arguments = ("--text", "q", "--title", "name", "--metadata", "n", "--lenient")
@@ -81,14 +83,14 @@ def test_the_fields_of_records_can_be_named_and_damaged_files_be_taken(run: Run,
         assert [found.title for found in memory.recall("swim")] == ["Owls"]
 
 
-def test_a_folder_without_text_is_a_failure_that_says_so(run: Run, folder: Path) -> None:
+def test_a_folder_without_text_is_reported_as_a_failure(run: Run, folder: Path) -> None:
     (folder / "empty").mkdir()
     done = run("ingest", "empty")
     told = "agentkit: no text, Markdown, HTML, PDF, Office or other readable file was found\n"
     assert (done.exit_code, done.stderr) == (1, told)
 
 
-def test_a_name_that_would_steer_a_terminal_is_shown_without_it(run: Run, folder: Path) -> None:
+def test_control_characters_in_a_name_are_not_printed(run: Run, folder: Path) -> None:
     (folder / "a\x1b[31m\x07.md").write_bytes(b"\0")
     done = run("ingest", "a\x1b[31m\x07.md")
     assert done.exit_code == 1
@@ -103,9 +105,11 @@ def test_a_home_that_is_a_file_is_a_failure_that_names_it(run: Run, folder: Path
     assert "choose another folder" in done.stderr
 
 
-def test_what_is_stored_while_another_process_owns_the_index_waits_for_it(run: Run, start: Start, folder: Path) -> None:
+def test_documents_stored_while_another_process_owns_the_index_are_indexed_later(
+    run: Run, start: Start, folder: Path
+) -> None:
     with Memory(folder / ".agentkit") as memory:
-        assert memory.recall("owl") == ()  # from now on this process owns the index
+        assert memory.recall("owl") == ()  # this process now owns the index
         done = start("ingest", "docs")
         assert (done.returncode, done.stdout) == (0, "2 new; 3 chunks written to .agentkit\n")
         assert done.stderr == ("3 chunks and messages wait to be indexed, and are found by their words until then\n")
@@ -119,7 +123,7 @@ def test_a_terminal_sees_a_bar(folder: Path) -> None:
     master, slave = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
     command = [sys.executable, "-c", MAIN, "ingest", "docs"]
-    read = bytearray()  # while it runs: a terminal holds 4 kB, and a slow machine draws the bar often
+    read = bytearray()  # read while it runs: a terminal buffers 4 kB, and a slow machine draws the bar often
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=slave, env=environment) as process:
         os.close(slave)
         with suppress(OSError):  # Linux raises it when the other side is closed

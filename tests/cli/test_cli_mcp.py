@@ -1,4 +1,4 @@
-"""`agentkit mcp`: an agent as a tool, asked by the client of the official SDK."""
+"""`agentkit mcp`: an agent as a tool, called by the client of the official SDK."""
 
 from __future__ import annotations
 
@@ -55,16 +55,18 @@ def command(folder: Path) -> list[str]:
 
 
 async def tools_of(client: Client) -> list[Any]:
-    """Ask as a client does: what there is, a call that is wrong, and one that is right; return what there is."""
+    """List the tools, send an invalid call and a valid call, and return the tools."""
     heard: list[tuple[float, str | None]] = []
 
-    async def hear(progress: float, total: float | None, message: str | None) -> None:
+    async def record_progress(progress: float, total: float | None, message: str | None) -> None:
         heard.append((progress, message))
 
     tools = (await client.list_tools()).tools
     wrong: Any = await client.call_tool("shop", {"input": "Emma?", "currency": "USD", "colour": "red"})
     assert wrong.is_error and "currency" in wrong.content[0].text and "colour" in wrong.content[0].text
-    right: Any = await client.call_tool("shop", {"input": "Emma?", "currency": "CHF"}, progress_callback=hear)
+    right: Any = await client.call_tool(
+        "shop", {"input": "Emma?", "currency": "CHF"}, progress_callback=record_progress
+    )
     assert not right.is_error, right.content
     text = right.content[0].text
     assert "Prices are in CHF." in text and "7 of Emma" in text and "no person can be asked" in text
@@ -98,6 +100,6 @@ async def test_agents_are_tools_over_http(command: list[str]) -> None:
             process.stderr.close()
 
 
-def test_two_agents_of_one_name_are_refused(command: list[str], run: Run) -> None:
+def test_two_agents_with_the_same_name_are_refused(command: list[str], run: Run) -> None:
     result = run(*command[2:], "--agent", "./shop.py:agent")
     assert result.exit_code == 1 and "several agents have the name shop" in result.stderr

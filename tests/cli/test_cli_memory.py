@@ -1,4 +1,4 @@
-"""`agentkit recall` and `agentkit memory ...`: what they print, what they change, and their exit codes."""
+"""`agentkit recall` and `agentkit memory ...`: their output, their changes and their exit codes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def table(text: str) -> dict[str, list[str]]:
     return {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.split()}
 
 
-def test_recall_shows_what_was_found_with_its_place_and_score(run: Run, ingested: None) -> None:
+def test_recall_prints_each_match_with_its_place_and_score(run: Run, ingested: None) -> None:
     done = run("recall", "what does a barn owl hunt")
     assert (done.exit_code, done.stderr) == (0, "")
     head, *text = done.stdout.splitlines()
@@ -34,7 +34,7 @@ def test_recall_shows_what_was_found_with_its_place_and_score(run: Run, ingested
     assert "  The barn owl hunts at night and swallows its prey whole." in text
 
 
-def test_recall_as_json_holds_the_same(run: Run, ingested: None) -> None:
+def test_recall_as_json_contains_the_same(run: Run, ingested: None) -> None:
     told = json.loads(run("recall", "barn owl", "--json").stdout)
     (found,) = told["documents"]
     assert (told["knowledge"], told["degraded"]) == ([], [])
@@ -44,14 +44,14 @@ def test_recall_as_json_holds_the_same(run: Run, ingested: None) -> None:
     assert "swallows its prey whole" in found["text"]
 
 
-def test_recall_shows_as_many_chunks_as_asked_for(run: Run, ingested: None) -> None:
+def test_the_limit_of_recall_is_the_number_of_chunks(run: Run, ingested: None) -> None:
     question = "owl herons tides"
     assert run("recall", question).stdout.count("docs/") == 3
     assert run("recall", question, "--limit", "2").stdout.count("docs/") == 2
     assert run("recall", question, "-n", "0").exit_code == 2
 
 
-def test_nothing_found_is_an_exit_code(run: Run, ingested: None) -> None:
+def test_no_match_sets_an_exit_code(run: Run, ingested: None) -> None:
     done = run("recall", "zebra")
     assert (done.exit_code, done.stdout, done.stderr) == (
         1,
@@ -63,7 +63,7 @@ def test_nothing_found_is_an_exit_code(run: Run, ingested: None) -> None:
     assert json.loads(done.stdout) == {"documents": [], "recalled": [], "knowledge": [], "degraded": []}
 
 
-def test_recall_says_why(run: Run, ingested: None) -> None:
+def test_recall_explains_its_candidates(run: Run, ingested: None) -> None:
     assert "words" not in run("recall", "barn owl").stdout
     shown = run("recall", "barn owl", "--why").stdout.splitlines()
     assert any(line.split()[:3] == ["1", "used", "chunk"] for line in shown)
@@ -90,7 +90,7 @@ def test_facts_and_turns_are_shown_with_their_kind(run: Run, ingested: None, fol
     assert [fact["text"] for fact in told["knowledge"]] == ["Ada breeds axolotls."]
 
 
-def test_recall_while_another_process_owns_the_index_says_what_it_did(
+def test_recall_while_another_process_owns_the_index_reports_its_fallback(
     start: Start, ingested: None, folder: Path
 ) -> None:
     with Memory(folder / ".agentkit") as memory:
@@ -101,7 +101,7 @@ def test_recall_while_another_process_owns_the_index_says_what_it_did(
     assert re.search(r"^recall is simpler while process \d+ has this folder open", done.stderr), done.stderr
 
 
-def test_recall_sees_what_a_user_may_see(run: Run, ingested: None, folder: Path) -> None:
+def test_recall_finds_the_documents_that_a_user_may_read(run: Run, ingested: None, folder: Path) -> None:
     (folder / "mine.txt").write_text("Ada keeps an axolotl.", "utf-8")
     with Memory(folder / ".agentkit", scope=Scope("local", user="ada")) as memory:
         memory.ingest("mine.txt")
@@ -112,7 +112,7 @@ def test_recall_sees_what_a_user_may_see(run: Run, ingested: None, folder: Path)
 
 
 def test_commands_without_a_user_share_a_memory_and_open_sessions_of_a_server(run: Run, folder: Path) -> None:
-    """Conversations of commands belong to the user `local`, and a server stores separate ones without a user."""
+    """Conversations of commands belong to the user `local`; a server without a user stores its conversations apart."""
     assert run("chat", "--once", "I live in Bern.", "--session", "b").exit_code == 0
     asked = "Where do I live?"
     for command in (
@@ -144,7 +144,7 @@ def test_commands_without_a_user_share_a_memory_and_open_sessions_of_a_server(ru
     assert "Separate" not in run("recall", "Separate").stdout
 
 
-def test_a_chunk_that_would_steer_a_terminal_is_shown_without_it(run: Run, folder: Path) -> None:
+def test_control_characters_of_a_chunk_are_not_printed(run: Run, folder: Path) -> None:
     (folder / "docs/trap.md").write_text("# Trap \x1b]0;title\x07\n\nA walrus \x1b[31mred [bold]x[/bold].\n", "utf-8")
     run("ingest", "docs")
     done = run("recall", "walrus")
@@ -153,14 +153,16 @@ def test_a_chunk_that_would_steer_a_terminal_is_shown_without_it(run: Run, folde
 
 
 @pytest.mark.parametrize("command", [("recall", "x"), ("memory", "verify"), ("memory", "repair"), ("memory", "expire")])
-def test_a_folder_without_a_memory_is_reported_and_left_alone(run: Run, folder: Path, command: tuple[str, ...]) -> None:
+def test_a_folder_without_a_memory_is_reported_and_not_changed(
+    run: Run, folder: Path, command: tuple[str, ...]
+) -> None:
     done = run(*command, "--home", "nowhere")
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith("agentkit: nowhere: the folder has no memory; ")
     assert not (folder / "nowhere").exists()
 
 
-def test_a_sound_memory_verifies(run: Run, ingested: None) -> None:
+def test_a_consistent_memory_verifies(run: Run, ingested: None) -> None:
     done = run("memory", "verify")
     assert (done.exit_code, done.stderr) == (0, "")
     found = table(done.stdout)
@@ -180,7 +182,7 @@ def lose_a_point(home: Path) -> str:
     return lost
 
 
-def test_missing_and_orphaned_points_are_found_named_and_repaired(run: Run, ingested: None, folder: Path) -> None:
+def test_missing_and_orphaned_points_are_reported_and_repaired(run: Run, ingested: None, folder: Path) -> None:
     lost = lose_a_point(folder / ".agentkit")
     done = run("memory", "verify")
     assert done.exit_code == 1
@@ -197,7 +199,7 @@ def test_missing_and_orphaned_points_are_found_named_and_repaired(run: Run, inge
     assert json.loads(run("memory", "repair", "--json").stdout)["after"]["missing"] == 0
 
 
-def test_a_lost_index_is_built_again(run: Run, ingested: None, folder: Path) -> None:
+def test_a_lost_index_is_rebuilt(run: Run, ingested: None, folder: Path) -> None:
     shutil.rmtree(folder / ".agentkit/index")
     assert run("recall", "barn owl").exit_code == 0
     assert run("memory", "verify").exit_code == 0
@@ -212,7 +214,7 @@ def test_an_index_that_another_process_owns_is_reported(run: Run, start: Start, 
     assert "Traceback" not in done.stderr
 
 
-def test_expired_conversations_go(run: Run, ingested: None, folder: Path) -> None:
+def test_expired_conversations_are_removed(run: Run, ingested: None, folder: Path) -> None:
     with Memory(folder / ".agentkit") as memory:
         memory.session("old").append(Message("user", "Wombats dig."))
         memory.session("old", expires_at=time.time() - 1)
@@ -254,7 +256,7 @@ def test_the_memory_of_another_tenant_is_read_and_erased_when_it_is_named(
         assert memory.admin.verify().points > 0
 
 
-def test_a_user_is_erased_with_proof_and_nobody_else(run: Run, ingested: None, folder: Path) -> None:
+def test_one_user_is_erased_with_proof_and_other_users_stay(run: Run, ingested: None, folder: Path) -> None:
     for user in ("ada", "bob"):
         remember(folder, user, f"{user} plays the marimbaphone")
     done = run("memory", "erase", "--user", "ada", "--yes")
@@ -268,7 +270,7 @@ def test_a_user_is_erased_with_proof_and_nobody_else(run: Run, ingested: None, f
     assert json.loads(again.stdout)["complete"] is True
 
 
-def test_erasing_asks_first(run: Run, folder: Path, ingested: None) -> None:
+def test_erasing_requires_a_confirmation(run: Run, folder: Path, ingested: None) -> None:
     remember(folder, "ada", "ada plays the marimbaphone")
     for answer in ("n\n", ""):
         done = run("memory", "erase", "--user", "ada", stdin=answer)
@@ -279,13 +281,13 @@ def test_erasing_asks_first(run: Run, folder: Path, ingested: None) -> None:
     assert not stored(folder, "ada", "marimbaphone")
 
 
-def test_everything_is_erased_when_that_is_asked_for(run: Run, folder: Path, ingested: None) -> None:
+def test_everything_is_erased_by_an_explicit_option(run: Run, folder: Path, ingested: None) -> None:
     assert run("memory", "erase", "--everything", "-y").exit_code == 0
     assert run("recall", "barn owl").exit_code == 1
 
 
 @pytest.mark.parametrize("whom", [(), ("--user", "a", "--everything"), ("--conversation", "a", "--user", "b")])
-def test_erasing_needs_exactly_one_whom(run: Run, ingested: None, whom: tuple[str, ...]) -> None:
+def test_erasing_needs_exactly_one_subject(run: Run, ingested: None, whom: tuple[str, ...]) -> None:
     done = run("memory", "erase", "--yes", *whom)
     assert done.exit_code == 2
     assert "name a subject" in done.stderr
@@ -303,7 +305,7 @@ def test_one_conversation_is_erased(run: Run, folder: Path, ingested: None) -> N
 
 
 @pytest.mark.long
-def test_an_erasure_that_cannot_reach_the_index_says_so_and_goes_on_later(
+def test_an_erasure_without_access_to_the_index_is_reported_and_continues_later(
     run: Run, start: Start, folder: Path, ingested: None
 ) -> None:
     remember(folder, "ada", "ada plays the marimbaphone")
@@ -318,7 +320,7 @@ def test_an_erasure_that_cannot_reach_the_index_says_so_and_goes_on_later(
 
 
 class Letters:
-    """An embedder without a model: how often each letter stands in a text."""
+    """An embedder without a model: the number of occurrences of each letter in a text."""
 
     def __init__(self, model: str) -> None:
         self.model = model
@@ -327,7 +329,7 @@ class Letters:
         return [[1.0 + text.count(letter) for letter in "abcdefgh"] for text in texts]
 
 
-def test_a_store_read_by_a_model_that_has_no_name_here_is_searched_by_words(run: Run, folder: Path) -> None:
+def test_a_store_whose_model_is_unknown_here_is_searched_by_words(run: Run, folder: Path) -> None:
     with Memory(folder / ".agentkit", embedder=Letters("letters")) as memory:
         memory.ingest("docs")
     done = run("recall", "barn owl")
@@ -338,12 +340,12 @@ def test_a_store_read_by_a_model_that_has_no_name_here_is_searched_by_words(run:
 
 @pytest.fixture
 def packages(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Packages of models that leave a file when they are imported."""
+    """Packages of models that write a file when they are imported."""
     (folder / "packages").mkdir()
     for name in ("fastembed", "sentence_transformers"):
         (folder / f"packages/{name}.py").write_text(f"open({str(folder / 'loaded')!r}, 'a').write('{name}')\n")
         monkeypatch.setitem(sys.modules, name, None)
-        del sys.modules[name]  # whatever is imported from here on goes with the test
+        del sys.modules[name]  # all modules that are imported after this line are removed with the test
     monkeypatch.syspath_prepend(folder / "packages")
 
 
@@ -381,7 +383,7 @@ def test_a_path_is_not_a_name_of_a_model(run: Run, ingested: None, name: str) ->
     assert "expected its name on the hub" in done.stderr
 
 
-def test_reembedding_to_words_flips_and_says_what_it_checked(run: Run, folder: Path) -> None:
+def test_reembedding_to_words_activates_the_index_and_reports_its_checks(run: Run, folder: Path) -> None:
     with Memory(folder / ".agentkit", embedder=Letters("letters")) as memory:
         memory.ingest("docs")
     done = run("memory", "reembed", "--words", "--no-gate")
@@ -393,7 +395,7 @@ def test_reembedding_to_words_flips_and_says_what_it_checked(run: Run, folder: P
     assert (told["flipped"], told["model"]) == (True, "")
 
 
-def test_an_unavailable_model_is_reported_and_changes_nothing(run: Run, ingested: None) -> None:
+def test_an_unavailable_model_is_reported_without_changes(run: Run, ingested: None) -> None:
     done = run("memory", "reembed", "nowhere:model")
     assert done.exit_code == 1
     assert "expected KIND:MODEL" in done.stderr
@@ -403,7 +405,7 @@ def test_an_unavailable_model_is_reported_and_changes_nothing(run: Run, ingested
     assert run("memory", "reembed", "openai:m", "--words").exit_code == 2
 
 
-def test_an_index_that_does_not_show_enough_is_not_read_and_says_why(run: Run, folder: Path) -> None:
+def test_an_index_with_low_self_retrieval_stays_inactive_and_is_reported(run: Run, folder: Path) -> None:
     for number in range(3):
         (folder / f"docs/{number}.txt").write_text("to be or not to be and that is it\n", "utf-8")
     with Memory(folder / ".agentkit", embedder=Letters("letters")) as memory:
@@ -450,7 +452,7 @@ def test_a_store_is_backed_up_exported_restored_imported_and_measured(run: Run, 
     assert (shown[0].split()[0], shown[1].split()[0]) == ("tenant", "local")
 
 
-def test_copies_that_are_there_cut_or_missing_are_refused(run: Run, ingested: None, folder: Path) -> None:
+def test_copies_that_exist_are_truncated_or_missing_are_refused(run: Run, ingested: None, folder: Path) -> None:
     assert run("memory", "backup", "copy").exit_code == 0
     (folder / "cut").write_bytes((folder / "copy").read_bytes()[:-1])
     for arguments, why in (
@@ -468,7 +470,7 @@ def test_copies_that_are_there_cut_or_missing_are_refused(run: Run, ingested: No
     assert done.exit_code == 1 and "postgresql://" in done.stderr
 
 
-def test_an_index_is_built_anew_and_files_are_compacted(run: Run, ingested: None) -> None:
+def test_an_index_is_rebuilt_and_files_are_compacted(run: Run, ingested: None) -> None:
     assert table(run("memory", "rebuild").stdout)["points"] == ["3"]
     assert run("memory", "compact").stdout == "no deleted bytes remain\n"
     assert run("memory", "verify", "--sample", "1000").exit_code == 0

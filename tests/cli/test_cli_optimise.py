@@ -23,7 +23,7 @@ desk = load_agent("desk.yaml", model=reply).agent
 """
 
 
-def test_texts_are_searched_shown_and_written_when_asked(run: Run, folder: Path) -> None:
+def test_texts_are_searched_shown_and_written_with_an_option(run: Run, folder: Path) -> None:
     (folder / "prompts").mkdir()
     prompt = folder / "prompts" / "persona.prompt.j2"
     prompt.write_text("You help.\n", "utf-8")

@@ -77,7 +77,7 @@ def test_a_tool_of_the_desk_that_forgets_the_customer_fails_its_evaluation(run: 
     assert done.stdout.splitlines()[-1] == "['Where is order 17?', 'Refund 39 EUR for order 17.']"
 
 
-def test_the_desk_asks_about_each_refund_and_pays_no_order_twice(run: Run) -> None:
+def test_the_desk_requests_approval_of_each_refund_and_pays_no_order_twice(run: Run) -> None:
     code = """
         import tempfile
         from agentkit import Memory, Message, ScriptedModel, ToolCall
@@ -117,7 +117,7 @@ def test_the_evaluation_of_documents_fails_below_its_goal(run: Run) -> None:
 
 
 @pytest.mark.parametrize("folder", [DESK, DOCUMENTS], ids=lambda folder: folder.name)
-def test_a_program_asks_the_model_of_the_environment(run: Run, folder: Path, server: ChatServer) -> None:
+def test_a_program_uses_the_model_of_the_environment(run: Run, folder: Path, server: ChatServer) -> None:
     server.on("small", says("From the endpoint."))
     done = run(folder, "main.py", MODEL=f"{server.url}#small")
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""`agentkit chat` at a real terminal: what is typed, what is shown, and the keys that stop and leave."""
+"""`agentkit chat` at a real terminal: input, output, and the keys that stop and exit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CTRL_C, CTRL_D = b"\x03", b"\x04"
 
 
 class Terminal:
-    """A process on a pseudo-terminal of its own."""
+    """A process on a separate pseudo-terminal."""
 
     def __init__(self, *arguments: str, code: str = MAIN, **environment: str) -> None:
         import fcntl
@@ -62,7 +62,7 @@ class Terminal:
         os.write(self.master, keys.encode() if isinstance(keys, str) else keys)
 
     def wait_for(self, pattern: str) -> None:
-        """Read until what came since the last call matches."""
+        """Read until the text since the last call matches."""
         deadline = time.monotonic() + LONG
         while not (found := re.search(pattern, self.shown[self._seen :])):
             if not self._read(deadline):
@@ -80,7 +80,7 @@ class Terminal:
         ready, _, _ = select.select([self.master], [], [], max(0.0, deadline - time.monotonic()))
         try:
             piece = os.read(self.master, 1 << 16) if ready else b""
-        except OSError:  # Linux says so when the other side is closed
+        except OSError:  # the error of Linux when the other side is closed
             piece = b""
         self.shown += piece.decode("utf-8", "replace")
         return bool(piece)
@@ -107,7 +107,7 @@ def chat(terminals: list[Terminal]) -> Iterator[Terminal]:
     yield terminals[-1]
 
 
-def asks(terminals: list[Terminal], server: ChatServer, model: str) -> Terminal:
+def open_chat(terminals: list[Terminal], server: ChatServer, model: str) -> Terminal:
     terminals.append(Terminal("chat", "-s", "s", "-m", model, OPENAI_BASE_URL=server.url))
     terminals[-1].wait_for("> ")
     return terminals[-1]
@@ -118,7 +118,7 @@ def stored(folder: Path) -> list[str]:
         return [message.text.splitlines()[0] for message in memory.session("s").conversation]
 
 
-def test_it_says_how_to_leave_answers_and_shows_the_layers(chat: Terminal) -> None:
+def test_a_chat_prints_how_to_exit_answers_and_shows_the_layers(chat: Terminal) -> None:
     assert "/quit exits; Ctrl-D exits too, and Ctrl-C stops an answer" in chat.shown
     chat.type('use calculate with expression="6 * 7"\n')
     chat.wait_for("calls calculate")
@@ -131,14 +131,14 @@ def test_it_says_how_to_leave_answers_and_shows_the_layers(chat: Terminal) -> No
     assert chat.end() == 0
 
 
-def test_ctrl_c_at_the_prompt_leaves_cleanly(chat: Terminal) -> None:
+def test_ctrl_c_at_the_prompt_exits_cleanly(chat: Terminal) -> None:
     chat.type(CTRL_C)
     assert chat.end() == 0
     assert "Traceback" not in chat.shown
     assert "Aborted" not in chat.shown
 
 
-def test_a_ctrl_c_that_does_not_interrupt_the_wait_for_a_key_leaves_too(terminals: list[Terminal]) -> None:
+def test_a_ctrl_c_that_does_not_interrupt_the_wait_for_a_key_also_exits(terminals: list[Terminal]) -> None:
     elsewhere = (  # the signal reaches another thread, as it is seen when it comes before `input` waits
         "import signal, threading; threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
         "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})\n"
@@ -150,7 +150,7 @@ def test_a_ctrl_c_that_does_not_interrupt_the_wait_for_a_key_leaves_too(terminal
     assert "Traceback" not in terminals[-1].shown
 
 
-def test_ctrl_c_and_an_error_end_an_answer_and_the_chat_goes_on_until_ctrl_d(
+def test_ctrl_c_and_an_error_end_an_answer_and_the_chat_continues_until_ctrl_d(
     terminals: list[Terminal], server: ChatServer, folder: Path
 ) -> None:
     def forever() -> Iterator[dict[str, object]]:
@@ -159,7 +159,7 @@ def test_ctrl_c_and_an_error_end_an_answer_and_the_chat_goes_on_until_ctrl_d(
 
     error = sends({"error": {"message": "not now"}}, 400)
     server.on("endless", in_turn(streams(forever, pause=0.01), says("Enough."), error, says("Now.")))
-    terminal = asks(terminals, server, "endless")
+    terminal = open_chat(terminals, server, "endless")
     terminal.type("talk\n")
     terminal.wait_for("word word")
     terminal.type(CTRL_C)
@@ -180,7 +180,7 @@ def test_ctrl_c_and_an_error_end_an_answer_and_the_chat_goes_on_until_ctrl_d(
     assert stored(folder) == ["talk", "still there?", "Enough.", "hello", "hello?", "Now."]
 
 
-def test_ctrl_c_ends_a_single_answer_with_the_code_of_an_interrupt(
+def test_ctrl_c_ends_a_single_answer_with_the_exit_code_of_an_interrupt(
     terminals: list[Terminal], server: ChatServer
 ) -> None:
     def forever() -> Iterator[dict[str, object]]:
@@ -211,7 +211,7 @@ def test_a_chat_in_this_process_takes_its_turns_from_a_terminal(monkeypatch: pyt
         with Memory(folder / ".agentkit") as memory:
             Chat(default_agent(model, memory), memory, "s").talk()
         shown = ""
-        while "conversation" not in shown:  # a layer of what was sent last; it arrives in pieces
+        while "conversation" not in shown:  # a layer of the last request; it arrives in pieces
             assert select.select([master], [], [], 30)[0], shown
             shown += os.read(master, 1 << 16).decode()
     os.close(master)
@@ -219,7 +219,7 @@ def test_a_chat_in_this_process_takes_its_turns_from_a_terminal(monkeypatch: pyt
     assert stored(folder) == ["hello", "again", "Now.", "and again"]
 
 
-def test_a_person_sees_what_the_tool_receives_before_the_approval(
+def test_a_person_sees_the_arguments_of_the_tool_before_the_approval(
     monkeypatch: pytest.MonkeyPatch, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     import pty
@@ -254,7 +254,7 @@ def test_a_person_sees_what_the_tool_receives_before_the_approval(
     assert paid == [(900000, "the shop")]
 
 
-def test_an_answer_that_arrives_as_no_text_is_printed(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def test_an_answer_that_is_not_text_is_printed(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     import pty
 
     @guard("output")
@@ -304,7 +304,7 @@ def test_a_person_fills_in_the_form_of_a_tool(
     with open(slave, encoding="utf-8") as stdin, open(os.dup(slave), "w", encoding="utf-8") as stdout:  # noqa: PTH123
         monkeypatch.setattr(sys, "stdin", stdin)
         monkeypatch.setattr(sys, "stdout", stdout)
-        # The first answer is no size.
+        # The first answer is not a size.
         os.write(master, b"go\ny\nM\n\n\ny\nL\n2\nred\nagain\nn\n" + CTRL_D)
         with Memory(folder / ".agentkit") as memory:
             Chat(agent, memory, "s").talk()
@@ -313,7 +313,7 @@ def test_a_person_fills_in_the_form_of_a_tool(
     assert sold == [{"size": "L", "count": 2, "note": "red"}, None]
 
 
-def test_the_choices_of_a_form_are_shown() -> None:
+def test_the_choices_of_a_form_are_listed() -> None:
     small = {"const": "S", "title": "Small"}
     fields = {
         "one": {"type": "string", "enum": ["S", "L"]},
@@ -332,7 +332,7 @@ def test_the_choices_of_a_form_are_shown() -> None:
 
 
 @pytest.mark.parametrize("end", ["stdin", "stdout"])
-def test_with_one_end_at_a_terminal_there_is_no_prompt_and_an_error_ends_the_chat(
+def test_with_one_end_at_a_terminal_no_prompt_is_printed_and_an_error_ends_the_chat(
     monkeypatch: pytest.MonkeyPatch, folder: Path, end: str
 ) -> None:
     import pty
@@ -353,7 +353,7 @@ def test_with_one_end_at_a_terminal_there_is_no_prompt_and_an_error_ends_the_cha
     assert stored(folder) == ["hello"]
 
 
-def test_a_line_that_is_typed_while_a_run_works_is_sent_to_it(terminals: list[Terminal], tmp_path: Path) -> None:
+def test_a_line_that_is_typed_during_a_run_is_sent_to_the_run(terminals: list[Terminal], tmp_path: Path) -> None:
     (tmp_path / "lookouts.py").write_text(
         "import time\n"
         "from agentkit import Agent, ScriptedModel, ToolCall, tool\n"
