@@ -93,7 +93,9 @@ runs_table = sa.Table(
     sa.Column("outcome", sa.Text),
     sa.Index("ix_agentkit_runs_tenant", "tenant", "number"),
     *[sa.Index(f"ix_agentkit_runs_{name}", "tenant", name, "number") for name in _LISTED],
+    sa.Index("ix_agentkit_runs_user_state", "tenant", "user", "state", "number"),
     sa.Index("ix_agentkit_runs_state_number", "state", "number"),  # lists of all tenants
+    _partial_index("ix_agentkit_runs_schedule", "schedule", "number"),
     _partial_index("ix_agentkit_runs_session", "session", "tenant", "user", "number"),
     # SQLite would prefer a whole index of this column for lists, because runs have no `top`, to the index of a filter.
     _partial_index("ix_agentkit_runs_top", "top", "number"),

@@ -26,17 +26,29 @@ LISTS: list[dict[str, Any]] = [
     {"tenant": "acme", "state": "waiting", "agent": "old"},
     {"tenant": "acme", "session": "s", "user": "ada", "state": "waiting"},
     {"tenant": "acme", "user": "ada"},
+    {"tenant": "acme", "user": "ada", "state": "waiting"},
+    {"tenant": "acme", "user": "ada", "state": "waiting", "agent": "old"},
+    {"schedule": "nightly"},
+    {"tenant": "acme", "schedule": "daily", "state": "finished"},
     {"tenant": "acme", "agent": "old"},
     {"tenant": "acme", "tag": "rare"},
     {"tenant": "acme", "tag": "frequent"},
     {"tenant": "acme", "tag": "rare", "state": "waiting"},
+    {"tenant": "acme", "tag": "ended", "state": "finished"},
+    {"tag": "ended", "state": "finished"},
     {"tenant": "acme", "tag": "rare", "agent": "old"},
     {"tenant": "acme", "tag": "rare", "order": "cost", "ids": ["old-1", "old-2", "old-3"]},
     {"tenant": "acme", "order": "cost"},
     # After a run in the middle of the old runs.
     *[
         {"tenant": "acme", "before": "old-100", **filters}
-        for filters in ({}, {"state": "waiting"}, {"user": "ada"}, {"tag": "frequent"})
+        for filters in (
+            {},
+            {"state": "waiting"},
+            {"user": "ada"},
+            {"user": "ada", "state": "waiting"},
+            {"tag": "frequent"},
+        )
     ],
 ]
 
@@ -107,11 +119,12 @@ def analyze(store: RunStore) -> None:
 
 
 def test_a_page_of_old_runs_costs_the_same_after_many_newer_runs(store: RunStore) -> None:
-    stored(store, "old", 200, state="waiting", session="s", user="ada")
-    stored(store, "ended", 200, state="finished", tags=())
+    stored(store, "old", 200, state="waiting", session="s", user="ada", schedule="nightly")
+    stored(store, "ended", 200, state="finished", tags=("ended",), schedule="daily")
     analyze(store)
     few = costs(store)
-    stored(store, "new", 1_000, state="finished", user="bob", tags=())
+    stored(store, "new", 500, state="finished", user="bob", tags=())
+    stored(store, "newest", 500, state="finished", user="ada", tags=())
     stored(store, "evil", 200, tenant="evil")
     analyze(store)
     # A deeper index costs a few instructions more.
