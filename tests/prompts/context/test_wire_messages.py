@@ -673,6 +673,19 @@ def test_the_result_of_a_call_that_is_refused_is_not_wrong_itself(message: dict[
     assert problem_places([message, RESULT]) == [problem]
 
 
+def test_types_and_ids_of_items_are_text() -> None:
+    """They are stored, and a server finds items by them."""
+    said: dict[str, Any] = {"role": "user", "content": "x"}
+    call: dict[str, Any] = {"type": "function_call", "call_id": "1", "name": "f"}
+    items = [{**said, "type": ["message"]}, {**said, "id": {"a": 1}, "type": 5}, {**call, "id": [1]}, {"type": {}}]
+    with pytest.raises(MessageError) as caught:
+        read_messages(items, form="responses")
+    places = [problem.place for problem in caught.value.problems]
+    names = ("[0].type", "[1].type", "[1].id", "[2].id", "[3].type")
+    assert places == [f"conversation{name}" for name in names]
+    assert len(read_messages([{**said, "id": None, "type": "message"}, {**said, "id": "m"}], form="responses")) == 2
+
+
 def test_messages_of_ours_are_returned_as_they_are() -> None:
     orphan = Message("tool", "r", tool_call_id="1")
     assert read_messages([orphan]) == (orphan,)

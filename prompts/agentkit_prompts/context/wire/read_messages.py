@@ -176,10 +176,20 @@ class _MessageReader(PartReader):
             self._add(item)
         elif not isinstance(item, Mapping):
             self.note(where, f"expected a message or its mapping, got {kind_of(item)}")
+        elif not self._has_names(item, where):
+            return
         elif "role" not in item and isinstance(item.get("type"), str):
             self._read_item(item, where)
         else:
             self._read_mapping(item, where)
+
+    def _has_names(self, item: Mapping[str, Any], where: str) -> bool:
+        """Check the type and the id of an item of the Responses form, which are stored; other forms have no ids."""
+        count = len(self.problems)
+        if self.owner.form == "responses":
+            for key in ("type", "id"):
+                self._text(item, key, where)
+        return len(self.problems) == count
 
     def link(self, before: Sequence[Message]) -> None:
         """Set the tool name of each result; results without a call and duplicate ids of calls become problems."""
