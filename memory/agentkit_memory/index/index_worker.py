@@ -190,6 +190,8 @@ class IndexWorker:
             self._look, self._lease_rows = _OF_SCOPE
             self._only = {"only": scope}
         self._who = {"this": space, "me": self.name}
+        self._owner: str | None = index.id
+        """Id of the index that the database was bound to at the latest look."""
         self.others = False
         """True if other workers held leases of this space, and no item was free, when `run_once` was called last."""
 
@@ -229,6 +231,10 @@ class IndexWorker:
         look = {"this": self._space, "now": now, "most": self._batch, **self._only}
         with self._database.read() as connection:
             owner, free, self.others = connection.execute(self._look, look).one()
+        if owner != self.index.id and owner == self._owner:
+            # This process is building the index again: the index is empty, and the database is bound to it next.
+            self.others = True
+            return now, []
         if owner != self.index.id:
             raise IndexUnavailable(
                 f"{self._database.where}: another process built an index of the database elsewhere, so this index is "
@@ -236,6 +242,7 @@ class IndexWorker:
                 path=self._database.where,
                 name="index",
             )
+        self._owner = owner
         if not free:
             return now, []
         # SQLite stores whole seconds in half of the bytes; see `worker_name`.

@@ -20,7 +20,7 @@ from agentkit_memory.index.index_worker import IndexWorker
 from agentkit_memory.index.vector_index import CountsWrites, IndexOpener, VectorIndex
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.process.forks import keep, track
-from agentkit_memory.store.outbox import WORTH_INDEXING, hold_spaces, reset
+from agentkit_memory.store.outbox import WORTH_INDEXING, hold_spaces, requeue, reset
 from agentkit_memory.store.records import Verification
 from agentkit_memory.store.spaces import (
     Space,
@@ -41,6 +41,8 @@ _OLDER = "the database is older than its index, as from a backup: the index is b
 
 _MAX_WAIT = 0.5
 """Maximum seconds that a reader waits while another thread opens the index."""
+_MAX_CLEARING = 60.0
+"""Seconds in which a rebuild empties an index: until then, no worker writes items to it."""
 
 _state = vector_state.c
 _this_space = _state.space == bindparam("this")
@@ -122,25 +124,27 @@ class Indexes:
         scope: int | None = None,
     ) -> IndexWorker:
         """Return a new worker for the outbox of a space (by default the active space); each thread needs a worker."""
-        space, index = self._get(space)
-        encoder = None
-        if space.model and self._encoder is not None:
-            encoder = partial(self._encoder, space.model)
-        if batch is None:
-            batch = WORTH_INDEXING
-            # Embedding takes long: a batch with a model is small enough for the time of a lease.
-            if space.model:
-                batch = 512
-        return IndexWorker(
-            self.database,
-            index,
-            space.name,
-            encoder=encoder,
-            batch=batch,
-            lease=lease,
-            removals=removals,
-            scope=scope,
-        )
+        # With the lock, because a rebuild changes the id of the index before the id in the database.
+        with self._lock:
+            space, index = self._get(space)
+            encoder = None
+            if space.model and self._encoder is not None:
+                encoder = partial(self._encoder, space.model)
+            if batch is None:
+                batch = WORTH_INDEXING
+                # Embedding takes long: a batch with a model is small enough for the time of a lease.
+                if space.model:
+                    batch = 512
+            return IndexWorker(
+                self.database,
+                index,
+                space.name,
+                encoder=encoder,
+                batch=batch,
+                lease=lease,
+                removals=removals,
+                scope=scope,
+            )
 
     def opened(self, space: Space) -> VectorIndex | None:
         """Return the index of a space if it is open, without waiting."""
@@ -183,22 +187,27 @@ class Indexes:
         """Empty the index of the active space and fill it again from SQL."""
         with self._lock:
             space, index = self._get(None)
+            # Before the index is emptied: recalls search for the words of queued items.
+            until = self.database.clock() + _MAX_CLEARING
+            self.database.change(lambda connection: requeue(connection, space.name, until))
+            failpoint("rebuild.queued")
             try:
                 index.clear()
+                failpoint("rebuild.cleared")
+                with self.database.write() as connection:
+                    hold_spaces(connection, change=True)
+                    claim_space(connection, space, index.id)
+                    reset(connection, space.name, self.database.clock())
             except IndexUnavailable:
-                # Nothing was changed, or the server can be asked again: the index stays open.
+                # The index was not changed, or the server can be asked again: the index stays open.
+                self.database.change(lambda connection: connection.execute(_FREE_LEASES, {"this": space.name}))
                 raise
             except BaseException:
-                # The index may be half empty: the next use opens it again.
+                # The index may be half empty or unbound: the next use opens it again.
                 self._open.pop(space.name, None)
                 index.close()
                 raise
-            failpoint("rebuild.cleared")
-            with self.database.write() as connection:
-                hold_spaces(connection, change=True)
-                claim_space(connection, space, index.id)
-                reset(connection, space.name, self.database.clock())
-            failpoint("rebuild.queued")
+            failpoint("rebuild.claimed")
         self.catch_up(space)
 
     def close_all(self) -> None:

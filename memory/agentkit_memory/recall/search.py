@@ -82,8 +82,9 @@ def search(sources: Sources, request: RecallRequest) -> tuple[Recall, bool]:
 
 
 def _search_active_space(sources: Sources, request: RecallRequest) -> Ranked:
-    """Search the active space; repeat the search if another space became active meanwhile."""
+    """Search the active space; repeat the search if another space became active or its index was emptied meanwhile."""
     indexes = sources.indexes
+    was_repeated = False
     while True:
         index_error, current = None, None
         if not indexes.is_open:
@@ -99,8 +100,12 @@ def _search_active_space(sources: Sources, request: RecallRequest) -> Ranked:
             if current is None or indexes.closed or not _is_outdated(current):
                 raise
             continue
-        if not _is_outdated(current):
+        if _is_outdated(current):
+            continue
+        if was_repeated or not _was_emptied(current):
             return ranked
+        # The items were waiting before the index was emptied: the next state of the store contains them.
+        was_repeated = True
 
 
 def _is_outdated(current: Search) -> bool:
@@ -112,6 +117,14 @@ def _is_outdated(current: Search) -> bool:
         return True
     # With an index on a server, another process may change the active space.
     return index.shared and indexes.active().name != space.name
+
+
+def _was_emptied(current: Search) -> bool:
+    """Return True if a rebuild emptied the index of this process, and no item was waiting when the state was read."""
+    index, rows = current.index, current.rows
+    if index is None or index.shared or not rows.is_settled:
+        return False
+    return index.id != rows.view.space.index_id
 
 
 def _search_in_rounds(current: Search, candidates: Candidates) -> Ranked:

@@ -75,7 +75,9 @@ MISSING = select(
 _BACKFILL = insert(vector_state).from_select(["item_id", "space", "want", "have", "scope_id"], MISSING)
 _DROP_TOMBSTONES = delete(vector_state).where(_this_space, _state.want < 0)
 _NOTHING_INDEXED = (
-    update(vector_state).where(_this_space).values(have=0, leased_by=None, leased_until=None, attempts=0, problem=None)
+    update(vector_state)
+    .where(_this_space)
+    .values(have=0, leased_by=bindparam("me"), leased_until=bindparam("until"), attempts=0, problem=None)
 )
 
 # Leases. Every statement is about one space (`this`), and one worker (`me`) or one `item`.
@@ -159,10 +161,15 @@ def backfill(connection: Connection, space: str, now: float) -> None:
     connection.execute(_BACKFILL, {"this": space, "now": now})
 
 
+def requeue(connection: Connection, space: str, until: float) -> None:
+    """Queue all items of a space whose index will be emptied; no worker leases them before the time `until`."""
+    connection.execute(_NOTHING_INDEXED, {"this": space, "me": worker_name(), "until": until})
+
+
 def reset(connection: Connection, space: str, now: float) -> None:
     """Queue all items again for a space whose index is empty."""
     connection.execute(_DROP_TOMBSTONES, {"this": space})
-    connection.execute(_NOTHING_INDEXED, {"this": space})
+    connection.execute(_NOTHING_INDEXED, {"this": space, "me": None, "until": None})
     backfill(connection, space, now)
 
 

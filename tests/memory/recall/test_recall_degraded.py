@@ -15,9 +15,11 @@ from agentkit.memory import IndexBroken, IndexUnavailable, Memory, RecallFilter,
 from agentkit.memory.recall import Hit, SparseVector, VectorIndex
 from agentkit.prompts import Message
 from agentkit_memory.index.qdrant_edge import EdgeIndex
+from agentkit_memory.store.read_view import ReadView, read_view
 from tests.memory.embedders.word_embedder import Words
 from tests.raising import raises
 
+STEPS = "agentkit_memory.recall.recall_steps"
 HOLD = """if True:
     import sys
     from agentkit_memory import Memory
@@ -273,7 +275,47 @@ def test_a_rebuild_for_which_a_disk_has_no_room_leaves_the_index_as_it_is(
         with raises(IndexUnavailable, name="disk"):
             memory.admin.rebuild()
         assert memory.recall("heron").degraded == ()
-    assert memory.admin.verify().ok
+    memory.worker().drain()
+    checked = memory.admin.verify()
+    assert checked.ok and not checked.pending
+
+
+def test_recalls_and_workers_continue_during_a_rebuild(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory.facts.add("The heron is a bird.")
+    memory.worker().drain()
+    worker = memory._store.indexes.worker()
+    seen: list[tuple[str, int, tuple[str, ...]]] = []
+
+    def look(place: str) -> None:
+        recall = memory.recall("heron")
+        seen.append((place, len(recall.knowledge), recall.degraded))
+        # The index is emptied after the first place, and bound to the database before the last.
+        assert place == "rebuild.claimed" or worker.run_once() == 0
+
+    with monkeypatch.context() as watched:
+        watched.setattr("agentkit_memory.index.indexes.failpoint", look)
+        assert memory.admin.rebuild().ok
+    assert seen == [("rebuild.queued", 1, ()), ("rebuild.cleared", 1, ()), ("rebuild.claimed", 1, ())]
+    assert [fact.text for fact in memory.recall("heron").knowledge] == ["The heron is a bird."]
+
+
+def test_a_recall_that_began_before_a_rebuild_finds_items(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory.facts.add("The heron is a bird.")
+    memory.worker().drain()
+    views: list[ReadView] = []
+    texts: list[str] = []
+
+    def look(place: str) -> None:
+        # The first state is from before the rebuild.
+        before = [views[0]]
+        monkeypatch.setattr(f"{STEPS}.read_view", lambda *given: before.pop() if before else read_view(*given))
+        texts.extend(fact.text for fact in memory.recall("heron").knowledge)
+
+    monkeypatch.setattr(f"{STEPS}.read_view", lambda *given: views.append(read_view(*given)) or views[-1])
+    memory.recall("heron")
+    monkeypatch.setattr("agentkit_memory.index.indexes.failpoint", look)
+    assert memory.admin.rebuild().ok
+    assert texts == ["The heron is a bird."] * 3
 
 
 def test_a_rebuild_that_fails_halfway_is_gone_on_with_by_the_next_use(
