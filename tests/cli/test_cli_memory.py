@@ -112,7 +112,7 @@ def test_recall_finds_the_documents_that_a_user_may_read(run: Run, ingested: Non
 
 
 def test_commands_without_a_user_share_a_memory_and_open_sessions_of_a_server(run: Run, folder: Path) -> None:
-    """Conversations of commands belong to the user `local`; a server without a user stores its conversations apart."""
+    """Conversations of commands belong to the user `local`; a server without a user stores separate conversations."""
     assert run("chat", "--once", "I live in Bern.", "--session", "b").exit_code == 0
     asked = "Where do I live?"
     for command in (

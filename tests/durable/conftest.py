@@ -53,7 +53,7 @@ def runs(url: str) -> Iterator[Runs]:
 
 @pytest.fixture
 def working(runs: Runs) -> Iterator[Working]:
-    """Start a worker in this process, for the agents that are given."""
+    """Start a worker in this process for agents."""
     with ExitStack() as stack:
 
         def start(*agents: Any, worker: dict[str, Any] | None = None, **added: Any) -> Runs:

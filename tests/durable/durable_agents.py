@@ -1,4 +1,4 @@
-"""Agents that worker processes find: what they do is decided by what was done so far, and every act is noted."""
+"""Agents that worker processes find: their earlier results decide their next steps, and every act is noted."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from agentkit.run.engine.current_run import current_run
 HOME = Path(os.environ["DURABLE_TEST_HOME"])
 PAUSE = float(os.environ.get("DURABLE_TEST_PAUSE", "0.01"))
 HELD = os.environ.get("DURABLE_TEST_HELD", "none")
-"""How the names of acts begin that wait, once they are noted, for a file `go`: they begin, and nothing comes behind."""
+"""Prefix of the names of acts that wait for a file `go` after they are noted, so that no later act starts."""
 runs = Runs(os.environ["DURABLE_TEST_URL"])
 
 
 def effects() -> sqlite3.Connection:
-    """Open the world that tools act on: a key acts once, and each attempt is noted."""
+    """Open the database that tools act on: a key acts once, and each attempt is noted."""
     world = sqlite3.connect(HOME / "world.db", timeout=60, isolation_level=None)
     world.execute("PRAGMA synchronous=OFF")
     world.execute("CREATE TABLE IF NOT EXISTS acts (key TEXT PRIMARY KEY, run TEXT, what TEXT, at REAL)")
@@ -29,7 +29,7 @@ def effects() -> sqlite3.Connection:
 
 
 def act(what: str, context: ToolContext[None]) -> None:
-    """Act once per key, as a tool does that honours it."""
+    """Act once per key, as a tool does that respects the key."""
     world, key, run = effects(), context.idempotency_key, current_run()
     attempt = f"{os.getpid()}-{0 if run is None else id(run.writer)}"
     try:
@@ -45,21 +45,21 @@ def act(what: str, context: ToolContext[None]) -> None:
 
 @tool
 def look(name: str, context: ToolContext[None]) -> str:
-    """Look for somebody."""
+    """Look for a person."""
     act(f"look {name}", context)
     return f"{name} is there"
 
 
 @tool
 def pay(name: str, context: ToolContext[None]) -> str:
-    """Pay somebody."""
+    """Pay a person."""
     act(f"pay {name}", context)
     return f"{name} is paid"
 
 
 @tool(approval="always")
 def refund(name: str, context: ToolContext[None]) -> str:
-    """Pay somebody back."""
+    """Pay a person back."""
     act(f"refund {name}", context)
     return f"{name} has it back"
 
@@ -84,7 +84,7 @@ def answering(text: str) -> Reply:
 
 
 def cashier_reply(sent: Composition) -> Reply:
-    """Look for two at once, pay one and have the clerk pay the other, then answer."""
+    """Look for two people at once, pay Ada and send Bob to the clerk, then answer."""
     time.sleep(PAUSE / 2)
     step = sum(message.role == "assistant" for message in sent.intermediate)
     if step == 0:
@@ -100,7 +100,7 @@ def clerk_reply(sent: Composition) -> Reply:
 
 
 def head_reply(sent: Composition) -> Reply:
-    """Look, and have two tellers at work, all at once, then answer."""
+    """Call `look` and two tellers, all at once, then answer."""
     if len(sent.intermediate):
         return answering(f"paid: {sent.user.text}")
     tellers = [("teller", {"input": name}, call) for name, call in (("Ada", "t"), ("Bob", "u"))]
@@ -108,7 +108,7 @@ def head_reply(sent: Composition) -> Reply:
 
 
 def teller_reply(sent: Composition) -> Reply:
-    """Have two clerks pay, and look, all at once, then answer."""
+    """Call two clerks and `look`, all at once, then answer."""
     if len(sent.intermediate):
         return answering("done")
     name = sent.user.text
@@ -124,21 +124,21 @@ def refunder_reply(sent: Composition) -> Reply:
 
 
 def helper_reply(sent: Composition) -> Reply:
-    """Look for somebody, pay, then answer."""
+    """Look for a person, pay, then answer."""
     step = sum(message.role == "assistant" for message in sent.intermediate)
     asked = [("look", {"name": "Ada"}, "a"), ("pay", {"name": "Ada"}, "b")]
     return calling(asked[step]) if step < len(asked) else answering("done")
 
 
 def manager_reply(sent: Composition) -> Reply:
-    """Have the helper help, then answer."""
+    """Call the helper, then answer."""
     if not len(sent.intermediate):
         return calling(("help", {"input": "Ada"}, "h"))
     return answering(sent.intermediate[-1].text)
 
 
 def lingerer_reply(sent: Composition) -> Reply:
-    """Take as long as was asked, then answer."""
+    """Take the requested time, then answer."""
     if not len(sent.intermediate):
         return calling(("linger", {"seconds": float(sent.user.text)}, "l"))
     return answering(sent.intermediate[-1].text)

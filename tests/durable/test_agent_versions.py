@@ -1,4 +1,4 @@
-"""The version of an agent changes with all that the model is sent, and is the same in every process."""
+"""The version of an agent changes with each input of the model, and is the same in every process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def version(layers: Any, **options: Any) -> str:
     return Agent(ScriptedModel(["x"]), name="a", **options).definition.version.id
 
 
-def test_a_change_far_inside_of_a_prompt_is_another_version(tmp_path: Path) -> None:
+def test_a_change_deep_inside_of_a_prompt_changes_the_version(tmp_path: Path) -> None:
     file = tmp_path / "prompt.md"
 
     def read(text: str) -> TextPrompt:
@@ -61,7 +61,7 @@ def test_a_change_far_inside_of_a_prompt_is_another_version(tmp_path: Path) -> N
     assert version(read("x")) == version(read("x"))
 
 
-def test_a_change_inside_of_what_a_tool_takes_is_another_version() -> None:
+def test_a_change_inside_of_the_parameters_of_a_tool_changes_the_version() -> None:
     def look(longest: int) -> Tool:
         schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": longest}}}
         return Tool.from_json_schema("look", "Look.", schema, str)
@@ -69,6 +69,6 @@ def test_a_change_inside_of_what_a_tool_takes_is_another_version() -> None:
     assert version("x", tools=[look(8)]) == version("x", tools=[look(8)]) != version("x", tools=[look(9)])
 
 
-def test_every_process_finds_the_same_version_of_an_agent_that_holds_objects_of_its_own() -> None:
+def test_the_version_of_an_agent_with_custom_objects_is_the_same_in_every_process() -> None:
     found = {subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, check=True).stdout for _ in range(2)}
     assert len(found) == 1 and found != {b""}

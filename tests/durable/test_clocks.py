@@ -30,7 +30,7 @@ def till(sent: Any) -> Message:
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR])
-async def test_a_worker_whose_clock_jumps_expires_no_approval_and_ends_no_run_in_another_hour(
+async def test_a_worker_with_a_jumping_clock_expires_no_approval_and_stores_the_time_of_the_database(
     working: Working, monkeypatch: pytest.MonkeyPatch, jump: float
 ) -> None:
     agent, now = Agent(ScriptedModel.repeat(till), tools=[pay], name="till"), time.time
@@ -54,7 +54,7 @@ async def test_a_worker_whose_clock_jumps_expires_no_approval_and_ends_no_run_in
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR])
-def test_a_server_whose_clock_jumps_keeps_runs_and_keys_for_their_time(
+def test_a_server_with_a_jumping_clock_keeps_runs_and_keys_for_their_time(
     runs: Runs, monkeypatch: pytest.MonkeyPatch, jump: float
 ) -> None:
     rows, now = runs.store.rows, time.time

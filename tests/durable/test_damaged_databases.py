@@ -136,7 +136,7 @@ async def output_of(runs: Runs, name: str) -> str:
     return output
 
 
-async def test_a_damaged_database_is_refused_by_name_and_other_databases_keep_working(
+async def test_a_damaged_database_is_refused_by_name_and_other_databases_continue(
     damaged: Callable[[Damage], Runs], runs: Runs
 ) -> None:
     problems: dict[str, object] = {}
@@ -176,7 +176,7 @@ def test_a_damaged_file_of_a_server_is_refused_by_name(url: str, tmp_path: Path)
             RunStore(path)
 
 
-async def test_a_run_whose_table_is_lost_while_it_runs_fails_and_its_tool_acts_once(runs: Runs) -> None:
+async def test_a_run_that_loses_its_table_fails_and_its_tool_acts_once(runs: Runs) -> None:
     acts: list[str] = []
 
     @tool

@@ -1,4 +1,4 @@
-"""A damaged row hides no other run, ends no worker, and is listed with what is wrong with it."""
+"""A damaged row hides no other run, ends no worker, and is listed with its problem."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_a_run_with_a_damaged_row_hides_no_other(runs: Runs, url: str, cha
 
 
 @pytest.mark.parametrize("change", spread(["request = '{'", "request = '[]'", f"state = {NO_UTF_8}"], 2))
-async def test_a_run_that_waits_with_a_damaged_row_keeps_no_other_from_a_worker(
+async def test_a_damaged_row_of_a_waiting_run_keeps_no_other_run_from_a_worker(
     runs: Runs, url: str, change: str
 ) -> None:
     agent = Agent(ScriptedModel.repeat("x"), name="a")

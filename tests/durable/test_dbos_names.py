@@ -1,4 +1,4 @@
-"""Durable runs use what DBOS promises: none of its private names."""
+"""Durable runs use documented names of DBOS and no private names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A durable run: begun here, done by a worker, looked at from anywhere."""
+"""A durable run: started here, executed by a worker, read from any process."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def calls(name: str, arguments: str = "{}", id: str = "c1") -> Message:
 
 
 class Till:
-    """An agent that pays after it was approved, and how often it did."""
+    """An agent that pays after an approval, and the number of its payments."""
 
     def __init__(self, **options: Any) -> None:
         self.paid: list[tuple[int, str]] = []
@@ -75,7 +75,7 @@ class Till:
         self.agent = Agent(ScriptedModel.repeat(reply), "You pay.", tools=[pay], name="till", **options)
 
 
-async def test_a_run_is_begun_here_and_its_result_is_that_of_the_worker(working: Working) -> None:
+async def test_a_run_starts_here_and_returns_the_result_of_the_worker(working: Working) -> None:
     model = ScriptedModel([Reply(Message("assistant", "Four."), Usage(20, 2))])
     agent = Agent(model, "You add.", name="sums")
     runs = working(agent)
@@ -106,7 +106,7 @@ async def test_the_same_id_and_input_is_the_same_run_and_another_input_is_an_err
             await runs.start("counter", **{"user_input": "Count.", "run_id": "r", **options})
 
 
-async def test_a_call_is_decided_by_whatever_id_the_model_gave_it(working: Working) -> None:
+async def test_a_call_is_decided_by_any_id_of_the_model(working: Working) -> None:
     ids = ["\0", "\ud800", "caf\u00e9", "a\\x00'"]
     asked = Message("assistant", tool_calls=tuple([ToolCall(id, "ask", "{}") for id in ids]))
     ask = tool(lambda: "yes", name="ask", description="Asks.", approval="always")
@@ -125,7 +125,7 @@ class City(BaseModel):
     name: str
 
 
-async def test_an_answer_of_a_type_is_of_that_type_in_the_process_that_waits(working: Working) -> None:
+async def test_a_typed_answer_has_its_type_in_the_process_that_waits(working: Working) -> None:
     agent = Agent(ScriptedModel(['{"name": "Bern"}']), "Name one.", output=City, name="cities")
     runs = working(agent)
     handle = await agent.start("A city.", run_id="r")
@@ -144,13 +144,13 @@ async def test_an_image_is_the_answer_of_a_durable_run(working: Working, source:
     assert (await handle.result(timeout=LONG)).output == image
 
 
-def test_runs_without_their_library_are_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_without_their_library_are_an_immediate_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dbos", None)
     with raises(DurableError, name="dbos"):
         Runs("sqlite:///runs.db")
 
 
-async def test_a_paused_run_is_listed_approved_once_and_goes_on(working: Working) -> None:
+async def test_a_paused_run_is_listed_approved_once_and_continued(working: Working) -> None:
     till = Till()
     runs = working(till.agent)
     handle = await till.agent.start("Pay the bill of 30.")
@@ -162,7 +162,7 @@ async def test_a_paused_run_is_listed_approved_once_and_goes_on(working: Working
     assert [(call.call_id, call.tool, call.arguments) for call in info.waiting] == [("c1", "pay", '{"amount": 30}')]
     with raises(ApprovalError, name="approve", value="c9"):
         await handle.approve("c9")
-    with raises(ApprovalError, name="approve", value="c9"):  # several at once: all of them or none
+    with raises(ApprovalError, name="approve", value="c9"):  # several decisions: all of them are applied or none
         await handle.decide({"c1": Approved(), "c9": Denied()})
     for call in ("c1", None):
         with raises(ApprovalError, name="arguments"):
@@ -185,7 +185,7 @@ async def test_a_paused_run_is_listed_approved_once_and_goes_on(working: Working
     assert await runs.list_runs(state="waiting") == []
 
 
-async def test_what_nobody_decides_in_time_is_denied(working: Working) -> None:
+async def test_a_call_without_a_decision_in_time_is_denied(working: Working) -> None:
     till = Till()
     working(till.agent, approval_timeout=0.1)
     handle = await till.agent.start("Pay.")
@@ -217,7 +217,7 @@ async def test_a_decision_after_its_time_is_refused_when_no_worker_runs(runs: Ru
     assert till.paid == []
 
 
-async def test_a_database_that_does_not_answer_fails_no_run_and_it_is_begun_with_again(
+async def test_a_database_error_fails_no_run_and_the_worker_starts_the_run_again(
     working: Working, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("agentkit.durable.takeover._MIN_SECONDS_ORPHANED", 0.5)
@@ -235,7 +235,7 @@ async def test_a_database_that_does_not_answer_fails_no_run_and_it_is_begun_with
         return caplog.text.count("run r: the database does not respond")
 
     handle = await agent.start("Go.", run_id="r", delay=0.5)
-    for table in ("agentkit_runs", "agentkit_decisions"):  # read first, and after that
+    for table in ("agentkit_runs", "agentkit_decisions"):  # the first table that is read, and a later table
         failing.append(table)
         seen = missed()
         await eventually(lambda seen=seen: missed() > seen)  # type: ignore[misc]
@@ -244,7 +244,7 @@ async def test_a_database_that_does_not_answer_fails_no_run_and_it_is_begun_with
     assert [entry.effect for entry in (await handle.journal()).entries].count("CallModel") == 1
 
 
-async def test_a_failed_run_says_why_and_goes_on_without_what_was_done(working: Working) -> None:
+async def test_a_failed_run_reports_its_error_and_resumes_without_repeated_calls(working: Working) -> None:
     looked: list[str] = []
 
     @tool
@@ -266,7 +266,7 @@ async def test_a_failed_run_says_why_and_goes_on_without_what_was_done(working: 
     assert looked == ["once"]
 
 
-async def test_a_cancelled_run_stops_in_the_middle_of_a_tool_and_may_go_on(working: Working) -> None:
+async def test_a_cancelled_run_stops_in_the_middle_of_a_tool_and_can_be_resumed(working: Working) -> None:
     begun, ended = asyncio.Event(), list[str]()
     here = asyncio.get_running_loop()
 
@@ -295,7 +295,7 @@ async def test_a_cancelled_run_stops_in_the_middle_of_a_tool_and_may_go_on(worki
     assert (await handle.result(timeout=LONG)).output == "ok"
 
 
-async def test_the_call_of_a_run_that_was_cancelled_and_deleted_at_once_ends(working: Working) -> None:
+async def test_the_call_of_a_run_that_was_cancelled_and_deleted_immediately_ends(working: Working) -> None:
     ended: asyncio.Queue[str] = asyncio.Queue()
     began = asyncio.Event()
 
@@ -319,7 +319,7 @@ async def test_the_call_of_a_run_that_was_cancelled_and_deleted_at_once_ends(wor
     assert await asyncio.wait_for(ended.get(), LONG) == "ended"
 
 
-async def test_a_cancelled_run_goes_on_though_the_call_that_was_under_way_has_not_ended(working: Working) -> None:
+async def test_a_cancelled_run_resumes_although_its_call_has_not_ended(working: Working) -> None:
     begun = list[str]()
 
     @tool(timeout=600)
@@ -354,7 +354,7 @@ async def test_a_paused_run_can_be_cancelled(working: Working) -> None:
         await handle.approve("c9")
 
 
-async def test_what_a_tool_does_with_dbos_is_no_step_of_the_run_which_goes_on_from_its_journal(
+async def test_workflows_of_dbos_in_a_tool_are_no_steps_of_the_run_which_resumes_from_its_journal(
     working: Working,
 ) -> None:
     from dbos import DBOS
@@ -384,7 +384,7 @@ async def test_what_a_tool_does_with_dbos_is_no_step_of_the_run_which_goes_on_fr
     assert await handle.inside() == []
 
 
-async def test_events_are_those_of_the_journal_and_follow_the_run(working: Working) -> None:
+async def test_events_follow_the_run_and_are_the_events_of_the_journal(working: Working) -> None:
     till = Till()
     working(till.agent)
     handle = await till.agent.start("Pay.")
@@ -397,7 +397,7 @@ async def test_events_are_those_of_the_journal_and_follow_the_run(working: Worki
     assert isinstance(events[2], ToolFinished) and events[2].result.message.text == "paid 30"
 
 
-async def test_runs_of_one_session_are_done_in_order_one_at_a_time(working: Working) -> None:
+async def test_runs_of_one_session_are_executed_in_order_and_one_at_a_time(working: Working) -> None:
     session, at_once, most = Session(), 0, 0
 
     async def answer(sent: Composition) -> Message:
@@ -417,7 +417,7 @@ async def test_runs_of_one_session_are_done_in_order_one_at_a_time(working: Work
     assert (asked, most) == (["0", "1", "2", "3"], 1)
 
 
-async def test_runs_of_one_session_keep_their_order_where_the_clocks_of_those_who_start_them_differ(
+async def test_runs_of_one_session_keep_their_order_if_the_clocks_of_their_starters_differ(
     runs: Runs, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session, ahead = Session(), Runs(url)
@@ -447,7 +447,7 @@ class Slow(ScriptedModel):
         return Reply(await self._answer(composition), Usage(1, 1))
 
 
-async def test_a_queued_run_shows_that_the_worker_which_has_its_agent_is_silent(runs: Runs) -> None:
+async def test_a_queued_run_reports_that_the_worker_of_its_agent_is_silent(runs: Runs) -> None:
     agent = Agent(ScriptedModel.repeat("ok"), name="quick")
     runs.add(agent, version="1")
     handle = await agent.start("Go.")
@@ -458,7 +458,7 @@ async def test_a_queued_run_shows_that_the_worker_which_has_its_agent_is_silent(
     assert "no worker has version '1' of agent 'quick': start a worker" in str((await handle.info()).problem)
 
 
-async def test_a_run_goes_on_with_the_version_it_began_with_or_says_that_it_cannot(runs: Runs, url: str) -> None:
+async def test_a_run_continues_with_its_version_or_reports_that_no_worker_has_it(runs: Runs, url: str) -> None:
     old, new = Agent(ScriptedModel(["old"]), "One.", name="a"), Agent(ScriptedModel(["new"]), "Two.", name="a")
     runs.add(old)
     handle = await old.start("Hello")
@@ -477,7 +477,7 @@ async def test_a_run_goes_on_with_the_version_it_began_with_or_says_that_it_cann
     elsewhere.close()
 
 
-def test_the_version_of_an_agent_is_that_of_what_the_model_is_sent(runs: Runs) -> None:
+def test_the_version_of_an_agent_depends_on_the_input_of_the_model_and_not_on_its_name(runs: Runs) -> None:
     def versions(*agents: Agent[Any, Any]) -> list[str]:
         for agent in agents:
             runs.add(agent)
@@ -498,7 +498,7 @@ def test_the_version_of_an_agent_is_that_of_what_the_model_is_sent(runs: Runs) -
     assert len(set(found)) == 4
 
 
-async def test_what_can_never_run_is_refused_before_anything_is_stored(runs: Runs) -> None:
+async def test_a_run_that_can_never_start_is_refused_before_anything_is_stored(runs: Runs) -> None:
     agent = Agent(ScriptedModel(["x"]), "One.", name="a")
     with raises(AgentDefinitionError, name="a"):
         await agent.start("Hello")
@@ -531,7 +531,7 @@ async def test_what_can_never_run_is_refused_before_anything_is_stored(runs: Run
     "options",
     [{"tenant": None}, {"tenant": 0}, {"user": None}, {"run_id": ""}, {"run_id": 0}, {"delay": True}],
 )
-async def test_an_option_that_is_empty_or_of_another_type_starts_nothing(runs: Runs, options: dict[str, Any]) -> None:
+async def test_an_empty_option_or_an_option_of_another_type_starts_no_run(runs: Runs, options: dict[str, Any]) -> None:
     agent = Agent(ScriptedModel(["x"]), "One.", name="a")
     runs.add(agent)
     with raises(DurableError, name=next(iter(options))):
@@ -540,12 +540,12 @@ async def test_an_option_that_is_empty_or_of_another_type_starts_nothing(runs: R
 
 
 @pytest.mark.parametrize("seconds", [float("inf"), float("nan"), "5", True, 0])
-def test_an_approval_timeout_that_is_no_time_is_refused(runs: Runs, seconds: Any) -> None:
+def test_an_invalid_approval_timeout_is_refused(runs: Runs, seconds: Any) -> None:
     with raises(AgentDefinitionError, name="approval_timeout"):
         runs.add(Agent(ScriptedModel(["x"]), name="a"), approval_timeout=seconds)
 
 
-def test_a_number_of_a_worker_that_makes_no_sense_is_refused(runs: Runs) -> None:
+def test_an_invalid_number_of_a_worker_is_refused(runs: Runs) -> None:
     runs.add(Agent(ScriptedModel(["x"]), name="a"))
     failures: list[str] = []
     for name in ["lease", "grace", "poll", "concurrency"]:
@@ -558,12 +558,12 @@ def test_a_number_of_a_worker_that_makes_no_sense_is_refused(runs: Runs) -> None
 @pytest.mark.parametrize(
     ("url", "name"), [("mysql://x/y", "url"), ("sqlite://", "url.database"), ("runs.db", "url"), (3, "url")]
 )
-def test_a_database_that_cannot_hold_runs_is_refused(url: Any, name: str) -> None:
+def test_a_database_that_cannot_store_runs_is_refused(url: Any, name: str) -> None:
     with raises(DurableError, name=name):
         Runs(url)
 
 
-def test_a_sqlite_file_takes_one_worker_and_so_does_a_process(runs: Runs, url: str) -> None:
+def test_a_sqlite_file_accepts_one_worker_and_a_process_runs_one_worker(runs: Runs, url: str) -> None:
     runs.add(Agent(ScriptedModel(["x"]), name="a"))
     with runs.worker(grace=0), raises(WorkerError, name="worker"):
         runs.worker().start()
@@ -573,7 +573,7 @@ def test_a_sqlite_file_takes_one_worker_and_so_does_a_process(runs: Runs, url: s
         Runs(url).worker()
 
 
-async def test_a_limit_ends_a_durable_run_as_any_other(working: Working) -> None:
+async def test_a_limit_ends_a_durable_run_like_any_run(working: Working) -> None:
     look = tool(lambda: "nothing yet", name="look", description="Looks.")
     agent = Agent(
         ScriptedModel.repeat(calls("look")), tools=[look], limits=Limits(steps=2, on_limit="return"), name="busy"
@@ -583,7 +583,7 @@ async def test_a_limit_ends_a_durable_run_as_any_other(working: Working) -> None
     assert (ended.finish_reason, ended.steps) == ("limit", 2)
 
 
-async def test_an_answer_that_has_no_json_form_fails_the_run_by_name(working: Working) -> None:
+async def test_an_answer_without_a_json_form_fails_the_run_by_name(working: Working) -> None:
     spec = OutputSpec(City, output_validator=lambda city: object())
     agent = Agent(ScriptedModel(['{"name": "Bern"}']), output=spec, name="things")
     working(agent)
@@ -591,7 +591,7 @@ async def test_an_answer_that_has_no_json_form_fails_the_run_by_name(working: Wo
         await (await agent.start("One.")).result(timeout=LONG)
 
 
-async def test_answers_and_errors_that_no_database_holds_are_stored_without_what_it_refuses(working: Working) -> None:
+async def test_answers_and_errors_are_stored_without_the_characters_that_a_database_refuses(working: Working) -> None:
     odd = "half of a pair: \ud800, none: \0"
 
     def reply(sent: Composition) -> str:
@@ -606,7 +606,7 @@ async def test_answers_and_errors_that_no_database_holds_are_stored_without_what
         await (await agent.start("fail")).result(timeout=LONG)
 
 
-async def test_an_answer_that_a_list_of_runs_leaves_out_is_there_whole_for_who_asks(
+async def test_the_result_of_a_run_contains_the_long_answer_that_lists_omit(
     working: Working,
 ) -> None:
     long = "x" * 20_000
@@ -617,7 +617,7 @@ async def test_an_answer_that_a_list_of_runs_leaves_out_is_there_whole_for_who_a
 
 
 @pytest.mark.long
-async def test_a_list_of_runs_with_long_answers_takes_no_memory_for_them(working: Working) -> None:
+async def test_a_list_of_runs_with_long_answers_uses_no_memory_for_them(working: Working) -> None:
     long = "x" * 5_000_000
     agent = Agent(ScriptedModel.repeat(long), name="long")
     runs = working(agent)
@@ -634,7 +634,7 @@ async def test_a_list_of_runs_with_long_answers_takes_no_memory_for_them(working
     assert [one.state for one in (*listed, info)] == ["finished"] * 4
 
 
-async def test_runs_that_ended_are_deleted_whole_and_others_stay(working: Working) -> None:
+async def test_ended_runs_are_deleted_completely_and_other_runs_stay(working: Working) -> None:
     till = Till()
     runs = working(till.agent)
     done, paused = await till.agent.start("Pay.", run_id="done"), await till.agent.start("Pay.", run_id="paused")
@@ -649,7 +649,7 @@ async def test_runs_that_ended_are_deleted_whole_and_others_stay(working: Workin
 
 
 @pytest.mark.long
-async def test_runs_that_ended_some_time_ago_are_deleted_and_what_may_go_on_stays(
+async def test_runs_that_ended_before_a_time_are_deleted_and_unfinished_runs_stay(
     working: Working, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentkit.durable.retention._PAGE", 2)

@@ -49,7 +49,7 @@ async def test_workers_execute_the_rows_and_failed_runs_continue(runs: Runs, wor
     report = await evaluate(agent, rows, [exact], out=out, database=runs, tenant="acme")
     assert report.reused == 2 and report.summary("exact").interval.mean == 1
     assert sorted(asked) == ["first", "second", "second", "third"]
-    # The outcomes are lost, but the runs are not: nothing is asked again.
+    # The outcomes are lost, but the runs are not: no row is run again.
     head, salt = out.read_bytes().splitlines(keepends=True)[:2]
     out.write_bytes(head + salt)
     for journal in journals.iterdir():
@@ -76,7 +76,7 @@ def test_a_database_needs_a_file_and_options_of_durable_runs(url: str, tmp_path:
         evaluate_sync(agent, row, [exact], database=f"sqlite:///{tmp_path}", out=out)
 
 
-def test_after_a_kill_only_calls_in_flight_are_asked_again() -> None:
+def test_after_a_kill_only_calls_in_flight_are_repeated() -> None:
     """The short form of `benchmarks/evaluation_crashes.py`, whose long form kills at least 500 processes."""
     command = [sys.executable, str(CRASHES), "--json", "--kills", str(effort.unless_fresh(2, 60))]
     counts = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout)

@@ -1,4 +1,4 @@
-"""Calls of durable runs in the vocabulary of other libraries: the message names the way, which works."""
+"""Calls of durable runs in the vocabulary of other libraries: the message names the right call, which works."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
 
 
 @pytest.mark.parametrize(("wrong", "error", "message"), WRONG)
-def test_the_message_names_the_way(
+def test_the_message_names_the_right_call(
     runs: Runs, wrong: Callable[[Any, Any], object], error: type[Exception], message: str
 ) -> None:
     check_message(lambda: wrong(runs, Agent(OfflineModel())), error, message)
 
 
-def test_the_ways_of_the_messages_work(runs: Runs) -> None:
+def test_the_right_calls_of_the_messages_work(runs: Runs) -> None:
     agent = Agent(OfflineModel())
     runs.add(agent)
 
@@ -66,7 +66,7 @@ def test_the_ways_of_the_messages_work(runs: Runs) -> None:
     assert asyncio.run(started()).run_id
 
 
-def test_the_ways_without_async_functions_work(runs: Runs) -> None:
+def test_the_right_calls_without_async_functions_work(runs: Runs) -> None:
     agent = Agent(OfflineModel())
     runs.add(agent)
     with runs.worker(poll=0.05):

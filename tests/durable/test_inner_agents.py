@@ -1,4 +1,4 @@
-"""Agents that run as tools of a durable run are part of it, and go on, wait and end with it."""
+"""Agents that run as tools of a durable run are part of it, and continue, wait and end with it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def calling(*calls: tuple[str, str]) -> Reply:
 
 
 class Firm:
-    """A boss that asks two clerks at once, each of whom asks a payer, who pays; and who paid."""
+    """A boss that calls two clerks at once, each of which calls a payer, and the list of the payments."""
 
     def __init__(self, *, approval: Any = "never", payer: Any = None, clerk: str = "clerk") -> None:
         self.paid: list[str] = []
@@ -62,12 +62,12 @@ def rows(url: str, query: str) -> list[Any]:
 
 
 def known(found: list[RunRecord]) -> list[tuple[str, str | None, str]]:
-    """Return agents, what they are inside of, by its agent, and their states."""
+    """Return inner agents with the agent of their outer run, and their states."""
     agents = {info.run_id: info.agent for info in found}
     return sorted((info.agent, agents.get(info.parent or "", info.parent), info.state) for info in found)
 
 
-async def test_agents_inside_have_records_and_journals_of_their_own(working: Working) -> None:
+async def test_inner_agents_have_separate_records_and_journals(working: Working) -> None:
     firm = Firm()
     runs = working(firm.boss)
     handle = await firm.boss.start("Pay.", run_id="r", tenant="acme", user="ada")
@@ -92,7 +92,7 @@ async def test_agents_inside_have_records_and_journals_of_their_own(working: Wor
         assert (await clerk_handle.trace())["name"] == "invoke_agent clerk"
 
 
-async def test_agents_inside_wait_are_cancelled_and_go_on_with_the_run(working: Working) -> None:
+async def test_inner_agents_wait_are_cancelled_and_continue_with_the_run(working: Working) -> None:
     firm = Firm(approval="always")
     runs = working(firm.boss)
     handle = await firm.boss.start("Pay.", run_id="r")
@@ -125,7 +125,7 @@ async def test_agents_inside_wait_are_cancelled_and_go_on_with_the_run(working: 
     assert {len(one.messages) for one in ended.journal.inner.values()} == {4}
 
 
-async def test_an_agent_inside_that_fails_says_why_and_the_run_goes_on(working: Working) -> None:
+async def test_an_inner_agent_that_fails_reports_its_error_and_the_run_continues(working: Working) -> None:
     firm = Firm(payer=ScriptedModel([ModelUnavailable("gone", model="m"), ModelUnavailable("gone", model="m")]))
     working(firm.boss)
     handle = await firm.boss.start("Pay.", run_id="r")
@@ -135,7 +135,7 @@ async def test_an_agent_inside_that_fails_says_why_and_the_run_goes_on(working: 
     assert all("gone" in str(info.error) for info in found if info.agent == "payer")
 
 
-async def test_a_run_is_deleted_with_the_agents_inside(working: Working, url: str) -> None:
+async def test_a_run_is_deleted_with_its_inner_agents(working: Working, url: str) -> None:
     firm = Firm()
     runs = working(firm.boss)
     for run_id in ("r", "other"):
@@ -153,7 +153,7 @@ async def test_a_run_is_deleted_with_the_agents_inside(working: Working, url: st
     assert (await (await firm.boss.start("Pay.", run_id="r")).result(timeout=LONG)).usage == Usage(100, 20)
 
 
-async def test_what_another_attempt_owns_is_refused_at_any_depth(runs: Runs, url: str) -> None:
+async def test_lines_of_an_earlier_attempt_are_refused_at_any_depth(runs: Runs, url: str) -> None:
     firm = Firm(approval="always")
     runs.add(firm.boss)
     with runs.worker(poll=0.1, grace=0), pytest.raises(Paused):
@@ -177,7 +177,7 @@ async def test_what_another_attempt_owns_is_refused_at_any_depth(runs: Runs, url
     assert payer.agent == "payer"
 
 
-async def test_an_agent_that_is_begun_anew_has_nothing_of_what_it_did_before(working: Working, url: str) -> None:
+async def test_an_agent_that_is_restarted_has_no_results_of_its_earlier_attempt(working: Working, url: str) -> None:
     tried: list[str] = []
 
     def once(sent: Composition) -> Any:
@@ -205,7 +205,7 @@ async def test_an_agent_that_is_begun_anew_has_nothing_of_what_it_did_before(wor
     assert (await runs.handle(clerks.run_id).journal()).dumps() == journal.dumps()
 
 
-def test_the_command_line_lists_and_shows_agents_inside(working: Working, url: str) -> None:
+def test_the_command_line_lists_and_shows_inner_agents(working: Working, url: str) -> None:
     firm = Firm(approval="always")
     working(firm.boss)
 
@@ -230,7 +230,7 @@ def test_the_command_line_lists_and_shows_agents_inside(working: Working, url: s
 
 
 @pytest.mark.long
-async def test_agents_inside_are_stored_whatever_they_and_their_calls_are_called_on_postgresql_too(
+async def test_inner_agents_with_any_names_and_call_ids_are_stored_also_in_postgresql(
     postgres_url: str,
 ) -> None:
     firm, runs = Firm(approval="always", clerk="clerk \0\ud800"), Runs(postgres_url)

@@ -1,4 +1,4 @@
-"""A lease is renewed whatever else waits for the database, and a worker that cannot renew it stops in time."""
+"""A lease is renewed while other work waits for the database; a worker that cannot renew it stops in time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEASE = 1.0
 
 @contextmanager
 def locked(url: str, tables: str) -> Iterator[None]:
-    """Have a database locked by another program: tables, or all of a SQLite file."""
+    """Lock a database as another program does: tables, or a complete SQLite file."""
     if url.startswith("sqlite"):
         with sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None) as file:
             file.execute("BEGIN IMMEDIATE")
@@ -46,11 +46,11 @@ def beats(url: str, worker: str) -> int:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["url", "postgres_url"])
-async def test_a_call_goes_on_while_the_database_is_locked_for_longer_than_the_lease(
+async def test_a_call_continues_while_the_database_is_locked_for_longer_than_the_lease(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
     url: str = request.getfixturevalue(kind)
-    lease = LEASE if kind == "url" else LONG  # on a file it does not end; elsewhere, a busy machine is slow to renew it
+    lease = LEASE if kind == "url" else LONG  # never ends on a file; elsewhere, a busy machine is slow to renew it
     calls, goes_on = list[str](), threading.Event()
 
     @tool
@@ -72,7 +72,7 @@ async def test_a_call_goes_on_while_the_database_is_locked_for_longer_than_the_l
                 await asyncio.sleep(1.2 * LEASE)
             else:
                 await eventually(lambda: beats(url, worker.id) >= before + 4)
-        await asyncio.sleep(LEASE / 2)  # until it has been seen that the lease was not renewed, if it was not
+        await asyncio.sleep(LEASE / 2)  # until the log reports that the lease was not renewed
         goes_on.set()
         assert (await handle.result(timeout=LONG)).output == "held"
         assert (calls, (await handle.info()).attempts) == (["hold"], 1)
@@ -80,7 +80,7 @@ async def test_a_call_goes_on_while_the_database_is_locked_for_longer_than_the_l
 
 
 @pytest.mark.long
-async def test_calls_end_before_the_lease_while_it_cannot_be_renewed_and_are_made_again(
+async def test_calls_end_before_a_lease_that_cannot_be_renewed_and_are_repeated(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentkit.durable.takeover._MIN_SECONDS_ORPHANED", 0.1)
@@ -109,12 +109,12 @@ async def test_calls_end_before_the_lease_while_it_cannot_be_renewed_and_are_mad
     runs.close()
 
 
-async def test_a_call_that_waits_for_another_one_does_not_begin_once_the_others_go_on(url: str) -> None:
+async def test_a_call_that_waits_for_another_call_does_not_start_if_the_worker_is_lost(url: str) -> None:
     calls, runs = list[str](), Runs(url)
 
     @tool(sequential=True)
     def pay(name: str) -> str:
-        """Pay somebody. Others take this worker for dead meanwhile, as where its machine sleeps."""
+        """Pay a person. Other workers declare this worker dead meanwhile, as if its machine slept."""
         calls.append(name)
         runs.store.workers.end(worker.id, "dead")
         while not worker.is_lost:
@@ -135,7 +135,7 @@ async def test_a_call_that_waits_for_another_one_does_not_begin_once_the_others_
 
 @pytest.mark.long
 @pytest.mark.parametrize("count", [1, 3])
-def test_a_transaction_that_stops_behind_an_insert_keeps_no_lock(
+def test_a_transaction_that_stops_after_an_insert_keeps_no_lock(
     count: int, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentkit.durable.stored.database._SECONDS_IDLE", 1)

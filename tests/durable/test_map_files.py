@@ -1,4 +1,4 @@
-"""The file of a map: nothing else is lost by it, and one map writes it at a time."""
+"""The file of a map: no other data is lost by it, and one map writes it at a time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def agent(runs: Runs) -> Agent[None]:
         (FIRST + b'{"run_id": "m/1", "output": "ok"}\nmore', 3),
     ],
 )
-async def test_a_file_of_something_else_stays_as_it_is_and_no_run_begins(
+async def test_a_file_with_other_content_is_not_changed_and_no_run_starts(
     runs: Runs, agent: Agent[None], tmp_path: Path, kept: bytes, line: int
 ) -> None:
     out = tmp_path / "out"
@@ -53,7 +53,7 @@ async def test_a_file_of_something_else_stays_as_it_is_and_no_run_begins(
     assert await runs.list_runs() == []
 
 
-async def test_a_file_that_cannot_be_written_is_named_before_any_run_begins(
+async def test_a_file_that_cannot_be_written_is_named_before_any_run_starts(
     runs: Runs, agent: Agent[None], tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
@@ -69,7 +69,7 @@ async def test_a_file_that_cannot_be_written_is_named_before_any_run_begins(
 
 
 @pytest.mark.parametrize("cut", spread([b"", b'{"run', FIRST[:20], FIRST[:-1], b"\0" * 50, FIRST[:9] + b"\0" * 9], 2))
-async def test_a_last_line_that_was_cut_is_written_again(working: Working, tmp_path: Path, cut: bytes) -> None:
+async def test_a_truncated_last_line_is_written_again(working: Working, tmp_path: Path, cut: bytes) -> None:
     agent = Agent(ScriptedModel.repeat("ok"), name="answers")
     working(agent)
     out = tmp_path / "out"
@@ -78,7 +78,7 @@ async def test_a_last_line_that_was_cut_is_written_again(working: Working, tmp_p
     assert (out.read_bytes(), report.finished) == (FIRST, 1)
 
 
-async def test_two_maps_do_not_write_one_file_at_once(working: Working, tmp_path: Path) -> None:
+async def test_two_maps_do_not_write_one_file_at_the_same_time(working: Working, tmp_path: Path) -> None:
     agent = Agent(ScriptedModel.repeat("ok"), name="answers")
     working(agent)
     out = tmp_path / "out"
@@ -90,7 +90,7 @@ async def test_two_maps_do_not_write_one_file_at_once(working: Working, tmp_path
     assert (await agent.map(["a", "b"], name="m", out=out)).finished == 2  # it has ended
 
 
-async def test_a_map_with_an_input_that_changed_begins_no_run(working: Working, tmp_path: Path) -> None:
+async def test_a_map_with_a_changed_input_starts_no_run(working: Working, tmp_path: Path) -> None:
     agent = Agent(ScriptedModel.repeat("ok"), name="answers")
     runs = working(agent)
     out = tmp_path / "out"
@@ -103,7 +103,7 @@ async def test_a_map_with_an_input_that_changed_begins_no_run(working: Working, 
         await agent.map(["a", "b"], name="m", out=out)
 
 
-def test_answers_that_a_full_disk_does_not_take_are_written_when_there_is_room(tmp_path: Path) -> None:
+def test_answers_that_do_not_fit_on_a_full_disk_are_written_when_there_is_space(tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
     out, before = tmp_path / "out", resource.getrlimit(resource.RLIMIT_FSIZE)
     lines: list[Any] = [{"run_id": f"m/{number}", "output": "x" * 50} for number in range(3)]

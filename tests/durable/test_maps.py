@@ -23,7 +23,7 @@ Working = Callable[..., Runs]
 
 
 class Counting(ScriptedModel):
-    """Answers with its input, and counts how many it answers at once."""
+    """Answers with its input, and counts its simultaneous requests."""
 
     def __init__(self) -> None:
         super().__init__(["unused"])
@@ -41,7 +41,7 @@ class Counting(ScriptedModel):
         return Reply(Message("assistant", f"to {composition.user.text}"))
 
 
-async def test_answers_and_errors_are_written_in_order_and_asking_again_does_nothing_twice(
+async def test_answers_and_errors_are_written_in_order_and_a_second_map_repeats_no_run(
     working: Working, tmp_path: Path
 ) -> None:
     model, out, seen = Counting(), tmp_path / "out.jsonl", list[tuple[int, int]]()
@@ -70,7 +70,7 @@ async def test_answers_and_errors_are_written_in_order_and_asking_again_does_not
 
 
 @pytest.mark.long
-async def test_a_rate_and_a_limit_for_each_tenant_are_kept(working: Working, tmp_path: Path) -> None:
+async def test_a_rate_and_a_limit_for_each_tenant_are_respected(working: Working, tmp_path: Path) -> None:
     model = Counting()
     agent = Agent(model, "You answer.", name="mapper")
     runs = working(agent)
@@ -80,10 +80,10 @@ async def test_a_rate_and_a_limit_for_each_tenant_are_kept(working: Working, tmp
     await agent.map([f"r{number}" for number in range(3)], name="rate", out=tmp_path / "r", rate=1.5)
     ids = [f"rate/{number}" for number in range(3)]
     begun = sorted(one.dequeued_at for one in runs.store.client.list_workflows(workflow_ids=ids))
-    assert all(later - before >= 666 for before, later in pairwise(begun)), begun  # by the clock that begins them
+    assert all(later - before >= 666 for before, later in pairwise(begun)), begun  # by the clock that starts them
 
 
-def test_the_command_line_maps_a_file_and_names_its_bad_lines(url: str, tmp_path: Path) -> None:
+def test_the_command_line_maps_a_file_and_names_its_invalid_lines(url: str, tmp_path: Path) -> None:
     module, inputs, out = tmp_path / "mapped.py", tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     module.write_text(
         "from agentkit import Agent, Runs, ScriptedModel\n"
@@ -102,7 +102,7 @@ def test_the_command_line_maps_a_file_and_names_its_bad_lines(url: str, tmp_path
     assert [json.loads(line)["output"] for line in out.read_text().splitlines()] == ["to a", "to b"]
 
 
-async def test_inputs_that_cannot_be_run_are_named_before_anything_is_started(runs: Runs, tmp_path: Path) -> None:
+async def test_invalid_inputs_are_named_before_any_run_starts(runs: Runs, tmp_path: Path) -> None:
     agent = Agent(ScriptedModel(["x"]), name="mapper")
     runs.add(agent)
     with raises(DurableError, name="inputs[1], inputs[3]"):

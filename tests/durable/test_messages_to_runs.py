@@ -1,4 +1,4 @@
-"""Messages to a durable run: received once and in order, whatever happens to workers, or refused."""
+"""Messages to a durable run: received once and in order, even if workers stop, or refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Databases of durable runs: how they are opened, and what they keep in memory when they are."""
+"""Databases of durable runs: how they are opened, and their use of memory."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def test_lists_of_ids_of_every_length_do_not_stay_in_memory(runs: Runs) -> None:
 @pytest.mark.parametrize(
     "rest", [":///runs.db?mode=ro", "://host/runs.db", "://bob:key@/runs.db", "+aiosqlite:///runs.db"]
 )
-def test_what_a_sqlite_address_says_beside_its_file_is_an_error(rest: str) -> None:
+def test_parameters_of_a_sqlite_address_are_an_error(rest: str) -> None:
     with raises(DurableError, name="url.query"):
         assert Runs(f"sqlite{rest}").store.rows
 
 
-def test_the_time_that_dbos_asks_for_is_known_whatever_sqlite_a_python_was_built_with(runs: Runs) -> None:
+def test_the_sqlite_of_any_python_has_the_time_functions_that_dbos_uses(runs: Runs) -> None:
     asked = sa.text("SELECT typeof(unixepoch('subsec')), unixepoch('subsec') > 1700000000")
     with runs.store.engine.connect() as connection:
         assert connection.execute(asked).one() == ("real", 1)
@@ -62,7 +62,7 @@ def test_the_time_that_dbos_asks_for_is_known_whatever_sqlite_a_python_was_built
         ("CREATE TABLE other (x); CREATE TRIGGER k AFTER INSERT ON other BEGIN SELECT 1; END", None),
     ],
 )
-def test_a_database_from_another_person_runs_nothing(url: str, statements: str, name: str | None) -> None:
+def test_a_database_of_another_person_runs_nothing(url: str, statements: str, name: str | None) -> None:
     database = sqlite3.connect(url.removeprefix("sqlite:///"))
     database.executescript(statements)
     database.close()
@@ -96,7 +96,7 @@ def test_triggers_and_rules_on_tables_of_runs_are_refused_on_postgresql(postgres
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_processes_that_open_a_new_database_at_once_all_do(
+def test_processes_that_open_a_new_database_at_the_same_time_all_succeed(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     count = unless_fresh(2, 10)
@@ -134,7 +134,7 @@ def test_processes_that_open_a_new_database_at_once_all_do(
         ["delete", "--older-than", "1"],
     ],
 )
-def test_commands_that_look_at_runs_make_no_database_and_change_none_of_something_else(
+def test_commands_that_read_runs_create_no_database_and_do_not_change_a_file_without_runs(
     words: list[str], tmp_path: Path
 ) -> None:
     missing, other = tmp_path / "missing.db", tmp_path / "other.db"
@@ -148,7 +148,7 @@ def test_commands_that_look_at_runs_make_no_database_and_change_none_of_somethin
     assert [*tmp_path.iterdir()] == [other] and other.read_bytes() == before
 
 
-def test_a_database_whose_damage_sqlite_cannot_even_name_is_refused(url: str) -> None:
+def test_a_database_with_damage_that_sqlite_cannot_name_is_refused(url: str) -> None:
     path = Path(url.removeprefix("sqlite:///"))
     with sqlite3.connect(path) as database:
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")

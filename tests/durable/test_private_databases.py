@@ -1,4 +1,4 @@
-"""What durable runs keep is for their owner alone, and no error shows the password of their database."""
+"""Stored data of durable runs is private to its owner, and no error shows the password of the database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_database_and_its_folder_are_private(empty_database: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights of files are those of POSIX")
-def test_what_is_no_file_keeps_its_rights(tmp_path: Path) -> None:
+def test_a_pipe_keeps_its_permissions(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     pipe.chmod(0o666)

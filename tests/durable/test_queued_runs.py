@@ -1,4 +1,4 @@
-"""Which of the runs that wait begins first, and what is known of the agents inside a run."""
+"""The order in which waiting runs start, and the records of inner agents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.waiting import LONG, eventually
 Working = Callable[..., Runs]
 
 
-async def test_runs_begin_by_their_priority_and_not_before_their_delay(runs: Runs) -> None:
+async def test_runs_start_by_their_priority_and_not_before_their_delay(runs: Runs) -> None:
     begun: list[str] = []
 
     def reply(sent: Composition) -> str:
@@ -41,7 +41,7 @@ async def test_runs_begin_by_their_priority_and_not_before_their_delay(runs: Run
     assert info.updated_at - info.created_at >= 0.5
 
 
-async def test_the_agents_inside_a_run_are_seen_and_cancelled_with_it(working: Working, url: str) -> None:
+async def test_the_inner_agents_of_a_run_are_listed_and_cancelled_with_it(working: Working, url: str) -> None:
     begun, cancelled = list[str](), list[str]()
 
     @tool(timeout=600)
@@ -79,10 +79,10 @@ async def test_the_agents_inside_a_run_are_seen_and_cancelled_with_it(working: W
     assert sorted(cancelled) == ["Ada", "Bob"]
 
 
-async def test_it_is_shown_who_decided_about_what_also_inside(working: Working, url: str) -> None:
+async def test_decisions_are_shown_with_their_person_also_of_inner_agents(working: Working, url: str) -> None:
     @tool(approval="always")
     def pay(amount: int) -> str:
-        """Pay somebody."""
+        """Pay a person."""
         return f"paid {amount}"
 
     asks = tuple([ToolCall(id, "pay", f'{{"amount": {amount}}}') for id, amount in (("a", 3), ("b", 4), ("c", 5))])
@@ -96,7 +96,7 @@ async def test_it_is_shown_who_decided_about_what_also_inside(working: Working, 
     runs = working(outer)
     handle = await outer.start("Go.", run_id="bills")
     waiting = 0
-    while (await handle.info()).state != "finished":  # the calls of the agent inside may wait a moment later
+    while (await handle.info()).state != "finished":  # the calls of the inner agent may wait a moment later
         for call in (await handle.info()).waiting:
             waiting += 1
             if call.call_id == "a":

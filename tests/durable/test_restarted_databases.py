@@ -17,7 +17,7 @@ from tests.waiting import LONG, eventually
 pytestmark = pytest.mark.long
 
 
-async def test_a_restart_loses_no_run_that_waits_runs_or_is_queued_and_repeats_none(
+async def test_a_restart_loses_and_repeats_no_waiting_running_or_queued_run(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("agentkit.runs.run_database._RECONNECT_SECONDS", 0.1)

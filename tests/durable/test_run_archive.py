@@ -1,4 +1,4 @@
-"""Archives of ended runs: nothing is lost by a kill, and a file that is no archive is not changed."""
+"""Archives of ended runs: nothing is lost by a kill, and a file that is not an archive is not changed."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_after_a_kill_no_run_is_lost_and_each_is_read_once(tmp_path: Path) -> No
         assert [run.run_id for run in read_archive(file)] == expected, size
 
 
-def test_a_file_that_is_no_archive_is_refused_and_not_changed(tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_archive_is_refused_and_not_changed(tmp_path: Path) -> None:
     run: dict[str, Any] = {
         "run_id": "r",
         "agent": "a",

@@ -1,4 +1,4 @@
-"""Runs that begin by the clock."""
+"""Runs that start by the clock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def command(url: str, *words: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.long
-async def test_a_schedule_begins_a_run_each_time_it_is_due_until_it_is_deleted(working: Working, url: str) -> None:
+async def test_a_schedule_starts_a_run_at_each_due_time_until_it_is_deleted(working: Working, url: str) -> None:
     agent = Agent(ScriptedModel.repeat(lambda sent: f"did {sent.user.text}"), "You work.", name="nightly")
     runs = working(agent)
     await runs.schedule(agent, "the old work", name="often", cron="0 0 1 1 *")
@@ -64,7 +64,7 @@ async def test_a_schedule_begins_a_run_each_time_it_is_due_until_it_is_deleted(w
         assert info.run_id.startswith("often/20") and (await runs.handle(info.run_id).result()).output == "did the work"
 
 
-async def test_a_schedule_that_nobody_can_begin_shows_why(runs: Runs, url: str) -> None:
+async def test_a_schedule_without_a_worker_reports_the_reason(runs: Runs, url: str) -> None:
     agent = Agent(ScriptedModel.repeat("ok"), name="nightly")
     runs.add(agent)
     await runs.schedule(agent, "work", name="a", cron="* * * * *")
@@ -77,7 +77,7 @@ async def test_a_schedule_that_nobody_can_begin_shows_why(runs: Runs, url: str) 
     assert "no worker has agent 'nightly'" in table.stdout and "* * * * * UTC" in table.stdout
 
 
-async def test_what_can_never_be_due_is_refused_and_nothing_is_stored(runs: Runs) -> None:
+async def test_an_invalid_schedule_is_refused_and_not_stored(runs: Runs) -> None:
     agent = Agent(ScriptedModel.repeat("ok"), name="nightly")
     runs.add(agent)
     with raises(DurableError, name="cron, timezone"):

@@ -1,4 +1,4 @@
-"""A worker that is stopped: what ends meanwhile has ended."""
+"""A worker that is stopped: a run that ends during the stop is finished."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this release stores opens in the next one, and what a newer one stored is refused by name."""
+"""Data that this release stores opens in the next release, and data of a newer release is refused by name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Working = Callable[..., Runs]
         ("text", "request", None),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_name(data: object, name: str, value: int | None) -> None:
+def test_unreadable_requests_are_refused_by_name(data: object, name: str, value: int | None) -> None:
     with raises(DurableError, name=name, value=value):
         RunRequest.from_data(data)
 
@@ -67,7 +67,7 @@ DAMAGED = ["''", "'null'", "'{\"a\": 1}'", "'[[1]]'", f"'{'[' * 20_000}'"]
 
 
 @pytest.mark.parametrize("damaged", spread(DAMAGED, 2))
-async def test_a_damaged_decision_or_worker_approves_nothing_and_hurts_no_other_run(
+async def test_a_damaged_decision_or_worker_approves_nothing_and_affects_no_other_run(
     runs: Runs, url: str, damaged: str
 ) -> None:
     script = [Message("assistant", tool_calls=(ToolCall("c1", "pay", '{"amount": 3}'),)), "Not paid."]
@@ -88,7 +88,9 @@ async def test_a_damaged_decision_or_worker_approves_nothing_and_hurts_no_other_
 
 
 @pytest.mark.parametrize("damaged", ["'x' || char(10)", "'null'", "x'ff'"])
-async def test_a_run_with_a_damaged_journal_is_reported_and_hurts_no_other(runs: Runs, url: str, damaged: str) -> None:
+async def test_a_run_with_a_damaged_journal_is_reported_and_affects_no_other_run(
+    runs: Runs, url: str, damaged: str
+) -> None:
     agent = Agent(ScriptedModel.repeat("x"), name="a")
     runs.add(agent)
     with runs.worker(poll=0.1, grace=0):

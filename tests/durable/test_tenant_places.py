@@ -51,7 +51,7 @@ class Shop:
         return await self.agent.start(text, session=self.session(session), tenant=tenant, delay=delay)
 
 
-def held(runs: Runs) -> int:
+def count_held(runs: Runs) -> int:
     query = sa.select(sa.func.count()).where(runs_table.c.held_until.is_not(None), runs_table.c.state == "queued")
     return runs.store.rows.database.work(lambda connection: connection.execute(query).scalar_one())
 
@@ -64,7 +64,7 @@ async def test_a_tenant_with_many_sessions_leaves_places_for_another_tenant(runs
         await eventually(lambda: shop.running == 2)
         acme = await shop.start("acme", "a")
         await acme.result(timeout=LONG)
-        assert (shop.running, held(runs)) == (2, 6)
+        assert (shop.running, count_held(runs)) == (2, 6)
         shop.may_end = True
         for handle in evil:
             await handle.result(timeout=LONG)
@@ -83,7 +83,7 @@ async def test_held_runs_of_a_session_keep_their_order_when_another_worker_conti
     with runs.worker(poll=0.05, grace=0):  # without a limit
         for handle in (*evil[:2], *evil[3:]):
             await handle.result(timeout=LONG)
-    assert (first, held(runs)) == (2, 0)
+    assert (first, count_held(runs)) == (2, 0)
     for session in ("e0", "e1", "e2"):
         numbers = [int(text.split()[2]) for text in shop.started[first:] if text.split()[1] == session]
         assert numbers == sorted(numbers), shop.started

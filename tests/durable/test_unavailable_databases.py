@@ -1,4 +1,4 @@
-"""A database that does not answer: who asks it gets a typed error, and who waits goes on waiting."""
+"""A database that does not respond: a call raises a typed error, and a wait continues."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.raising import raises
 from tests.waiting import LONG, eventually
 
 
-async def test_calls_say_that_the_database_is_down_and_a_wait_outlasts_it(
+async def test_calls_report_an_unavailable_database_and_a_wait_continues_after_it(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentkit.runs.run_database._RECONNECT_SECONDS", 0.1)
@@ -40,7 +40,7 @@ async def test_calls_say_that_the_database_is_down_and_a_wait_outlasts_it(
     event.listen(Engine, "after_cursor_execute", note)
     results = asyncio.create_task(handle.result(timeout=10 * LONG))
     followed = asyncio.create_task(anext(follows, None))
-    await eventually(lambda: len(answered) >= 10)  # both have been answered once: then they wait
+    await eventually(lambda: len(answered) >= 10)  # both have been answered once: after that they wait
     event.remove(Engine, "after_cursor_execute", note)
     calls: dict[str, Callable[[], Awaitable[Any]]] = {
         "start": lambda: agent.start("Hello", run_id="other"),
@@ -80,7 +80,7 @@ async def test_calls_say_that_the_database_is_down_and_a_wait_outlasts_it(
 
 @pytest.mark.parametrize("kind", ["url", "postgres_url"])
 @pytest.mark.parametrize("text", ["a\0b", "a\ud800b"])
-async def test_what_no_database_can_hold_is_that_of_no_run(
+async def test_an_id_that_no_database_can_store_is_an_unknown_run(
     kind: str, text: str, request: pytest.FixtureRequest
 ) -> None:
     runs = Runs(request.getfixturevalue(kind))
@@ -95,7 +95,7 @@ async def test_what_no_database_can_hold_is_that_of_no_run(
 
 
 @pytest.mark.long
-async def test_a_map_outlasts_a_database_that_is_away_and_each_input_acts_once(
+async def test_a_map_continues_after_an_outage_of_the_database_and_each_input_acts_once(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentkit.runs.run_database._RECONNECT_SECONDS", 0.1)
@@ -133,7 +133,7 @@ async def test_a_map_outlasts_a_database_that_is_away_and_each_input_acts_once(
     runs.close()
 
 
-def test_a_server_answers_503_while_the_database_is_away_and_its_streams_go_on_after_that(
+def test_a_server_answers_503_during_an_outage_of_the_database_and_its_streams_continue(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("starlette", reason="needs the extra `server`")

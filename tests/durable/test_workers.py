@@ -112,7 +112,7 @@ def agents(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
         yield load
 
 
-async def test_a_killed_worker_costs_nothing_but_the_calls_that_were_under_way(
+async def test_a_killed_worker_repeats_only_the_calls_that_were_in_progress(
     url: str, tmp_path: Path, agents: Callable[[str], Any]
 ) -> None:
     cashier = agents(url).cashier
@@ -120,7 +120,7 @@ async def test_a_killed_worker_costs_nothing_but_the_calls_that_were_under_way(
         handle = await cashier.start("Pay both.", run_id="r")
         await handle.send("Before the start.")
         first = here.worker(DURABLE_TEST_HELD="pay")
-        await here.until(lambda: len(here.attempts()) >= 3)  # two looks, then a payment
+        await here.until(lambda: len(here.attempts()) >= 3)  # two lookups, then a payment
         await handle.send("Before the kill.", key="1")
         first.kill()
         before = here.attempts()
@@ -143,7 +143,7 @@ async def test_a_killed_worker_costs_nothing_but_the_calls_that_were_under_way(
 
 
 @pytest.mark.long
-async def test_a_kill_inside_a_tool_of_an_inner_agent_repeats_that_call_only_and_limits_go_on(
+async def test_a_kill_inside_a_tool_of_an_inner_agent_repeats_only_that_call_and_limits_continue(
     url: str, tmp_path: Path, agents: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DURABLE_TEST_TOKENS", "40")  # four model calls take 48, three of them before the kill
@@ -180,7 +180,7 @@ def test_a_second_worker_on_a_sqlite_file_is_refused(url: str, tmp_path: Path, a
 
 
 @pytest.mark.long
-async def test_a_worker_that_is_stopped_hands_over_what_does_not_end_in_time(
+async def test_a_stopped_worker_returns_runs_that_do_not_end_in_time_to_the_queue(
     url: str, tmp_path: Path, agents: Callable[[str], Any]
 ) -> None:
     with site(url, tmp_path / "site") as here:
@@ -197,7 +197,7 @@ async def test_a_worker_that_is_stopped_hands_over_what_does_not_end_in_time(
         assert [worker.state for worker in await here.runs.workers()] == ["stopped", "alive"]
 
 
-def test_the_command_line_lists_decides_and_goes_on(url: str, agents: Callable[[str], Any]) -> None:
+def test_the_command_line_lists_decides_and_resumes(url: str, agents: Callable[[str], Any]) -> None:
     module = agents(url)
 
     def command(*words: str) -> Any:
@@ -232,7 +232,7 @@ def test_the_command_line_lists_decides_and_goes_on(url: str, agents: Callable[[
         assert command("show", "nothing").exit_code == 1
 
 
-def test_what_models_and_users_write_neither_steers_a_terminal_nor_looks_like_a_line_of_ours(
+def test_texts_of_models_and_users_cannot_control_a_terminal_or_imitate_an_output_line(
     url: str, tmp_path: Path, agents: Callable[[str], Any]
 ) -> None:
     evil = "a\x1b[2J\u202eb\u2066\u2028\nwaits: refund {} (r2)"
@@ -240,7 +240,7 @@ def test_what_models_and_users_write_neither_steers_a_terminal_nor_looks_like_a_
 
     @tool(approval="always")
     def pay(to: str) -> str:
-        """Pay somebody."""
+        """Pay a person."""
         return to
 
     asked = Message(
@@ -269,7 +269,7 @@ def test_what_models_and_users_write_neither_steers_a_terminal_nor_looks_like_a_
 
 
 @pytest.mark.long
-async def test_another_worker_goes_on_with_the_runs_of_a_dead_one_after_its_lease(
+async def test_another_worker_continues_the_runs_of_a_dead_worker_after_its_lease(
     postgres_url: str, tmp_path: Path, agents: Callable[[str], Any]
 ) -> None:
     module = agents(postgres_url)
@@ -287,7 +287,7 @@ async def test_another_worker_goes_on_with_the_runs_of_a_dead_one_after_its_leas
 
 
 @pytest.mark.long
-async def test_a_worker_that_was_away_for_longer_than_its_lease_does_nothing_more(
+async def test_a_worker_that_was_stopped_for_longer_than_its_lease_does_no_more_work(
     postgres_url: str, tmp_path: Path, agents: Callable[[str], Any]
 ) -> None:
     module = agents(postgres_url)
@@ -308,7 +308,7 @@ async def test_a_worker_that_was_away_for_longer_than_its_lease_does_nothing_mor
 
 
 @pytest.mark.long
-async def test_a_worker_that_stops_in_a_transaction_holds_no_run_up(
+async def test_a_worker_that_stops_in_a_transaction_delays_no_run(
     postgres_url: str, tmp_path: Path, agents: Callable[[str], Any]
 ) -> None:
     module = agents(postgres_url)
@@ -323,6 +323,6 @@ async def test_a_worker_that_stops_in_a_transaction_holds_no_run_up(
         with engine.begin() as other, engine.connect().execution_options(isolation_level="AUTOCOMMIT") as watch:
             other.execute(sa.text("LOCK TABLE agentkit_workers"))
             await here.until(lambda: watch.scalar(waiting))
-            first.send_signal(signal.SIGSTOP)  # its row gets locked when ours is released, and it cannot commit
+            first.send_signal(signal.SIGSTOP)  # its row is locked when this lock is released, and it cannot commit
         here.worker()
         assert (await handle.result(timeout=LONG)).output == "paid: Pay both."

@@ -1,4 +1,4 @@
-"""A server of ours on loopback, driven as clients drive it: over HTTP, by the official SDK."""
+"""A server of agents on loopback, and its clients: over HTTP, and by the official SDK."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def served(*agents: Any, prepare: Callable[[Server], object] = lambda _: None, *
 
 
 def ended(client: Client, run: str, token: str | None = None) -> dict[str, Any]:
-    """Return a run once it has ended, or waits."""
+    """Return a run after its end, or when it waits."""
 
     def seen() -> dict[str, Any] | None:
         found: dict[str, Any] = client.get(f"/runs/{run}", token).json()

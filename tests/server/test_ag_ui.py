@@ -1,4 +1,4 @@
-"""Chat front ends that speak AG-UI: what is streamed is read with the types of the protocol's own package."""
+"""Chat front ends that speak AG-UI: events are read with the types of the package of the protocol."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ASK = Tool(name="ask", description="Ask the person.", parameters={"type": "objec
 
 @tool
 def stock(book: str) -> str:
-    """Tell how many are in stock."""
+    """Return the number in stock."""
     return f"7 of {book}"
 
 
@@ -48,14 +48,14 @@ def sent(client: Client, asked: RunAgentInput, agent: str = "shop") -> Any:
 
 
 def events(client: Client, asked: RunAgentInput) -> list[Any]:
-    """Return what is streamed, each read by the type of its event."""
+    """Return the events of a stream, each read by its type."""
     answer = sent(client, asked)
     assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/event-stream"), answer.text
     found = []
     for block in answer.text.removesuffix("\n\n").split("\n\n"):
         data = json.loads(block.removeprefix("data: "))
         event = EVENT.validate_python(data)
-        assert not event.model_extra, data  # nothing that the protocol does not know
+        assert not event.model_extra, data  # no field that the protocol does not have
         assert event.model_dump(mode="json", by_alias=True) == data
         found.append(event)
     return found
@@ -65,7 +65,7 @@ def kinds(found: list[Any]) -> list[str]:
     return [event.type.value for event in found]
 
 
-def test_a_run_is_streamed_with_its_tools_and_goes_on_with_what_the_client_sends_back() -> None:
+def test_a_run_is_streamed_with_its_tools_and_continues_with_the_messages_of_the_client() -> None:
     model = ScriptedModel(
         [calls(ToolCall("c1", "stock", '{"book": "Emma"}'), text="Let me see."), Reply(Message("assistant", "Seven."))]
     )
@@ -93,7 +93,7 @@ def test_a_run_is_streamed_with_its_tools_and_goes_on_with_what_the_client_sends
         assert (run["status"], run["agent"]) == ("finished", "shop")
 
 
-def test_a_tool_of_the_front_end_ends_the_run_and_its_result_goes_on() -> None:
+def test_a_tool_of_the_front_end_ends_the_run_which_continues_with_the_result() -> None:
     model = ScriptedModel([calls(ToolCall("c1", "ask", '{"what": "size"}')), "Done."])
     with served(Agent(model, "You sell books.", tools=[stock], name="shop")) as client:
         found = events(client, asked("Buy.", tools=[ASK]))
@@ -123,7 +123,7 @@ def pay(francs: int) -> str:
 
 
 def answering(interrupts: list[Any], *payloads: Any) -> RunAgentInput:
-    """Return the request that answers interrupts: a payload each, or `None` for one that is left undecided."""
+    """Return the request that answers interrupts: a payload for each, or `None` for an undecided interrupt."""
     resume: Any = [
         {"interrupt_id": one.id, "status": "cancelled" if payload is None else "resolved", "payload": payload}
         for one, payload in zip(interrupts, payloads, strict=True)
@@ -135,7 +135,7 @@ def texts(found: list[Any]) -> str:
     return "".join([one.delta for one in found if one.type == "TEXT_MESSAGE_CONTENT"])
 
 
-def test_a_form_of_a_tool_interrupts_the_run_and_is_filled_in() -> None:
+def test_a_form_of_a_tool_interrupts_the_run_and_is_completed_by_the_client() -> None:
     @tool
     async def order(context: ToolContext) -> str:
         """Order."""
@@ -152,7 +152,7 @@ def test_a_form_of_a_tool_interrupts_the_run_and_is_filled_in() -> None:
         assert [one.content for one in last if one.type == "TOOL_CALL_RESULT"] == ["{'size': 'L'}"]
 
 
-def test_a_call_that_needs_a_person_interrupts_the_run_and_the_answer_goes_on_with_it() -> None:
+def test_a_call_that_needs_a_person_interrupts_the_run_which_continues_with_the_decision() -> None:
     PAID.clear()
     both = calls(
         ToolCall("c0", "stock", '{"book": "Emma"}'),
@@ -179,20 +179,20 @@ def test_a_call_that_needs_a_person_interrupts_the_run_and_the_answer_goes_on_wi
         assert PAID == [30] and ids[waiting[0].tool_call_id] == "paid 30"
         assert "undecided" in ids[waiting[1].tool_call_id] and "7 of Emma" in ids.values()
         fresh = [one.tool_call_id for one in second if one.type == "TOOL_CALL_START"]
-        assert len(fresh) == 2 and not {one.tool_call_id for one in waiting} & {*fresh}  # none begins twice
+        assert len(fresh) == 2 and not {one.tool_call_id for one in waiting} & {*fresh}  # no call starts twice
         assert second[-1].outcome.type == "interrupt" and second[-1].usage[0].input_tokens == 10
 
-        assert sent(client, edited).status_code == 422  # it waits for something else now
+        assert sent(client, edited).status_code == 422  # it now waits for another call
         last = events(client, answering(second[-1].outcome.interrupts, {"approved": False, "reason": "too much"}))
         assert (texts(last), last[-1].outcome.type, last[-1].usage[0].input_tokens) == ("Paid.", "success", 7)
-        assert sent(client, edited).status_code == 409 and PAID == [30]  # what was answered is not done again
+        assert sent(client, edited).status_code == 409 and PAID == [30]  # an answered call is not executed again
         assert "too much" in model.requests[-1].messages[-1].text
         run = client.get("/runs").json()["runs"][0]
         assert (run["status"], run["usage"]["input_tokens"], run["waiting"]) == ("finished", 27, [])
         assert sum(day["input_tokens"] for day in client.get("/usage").json()["days"]) == 27
 
 
-def test_an_answer_that_decides_too_little_or_something_else_is_refused_and_the_run_waits_on(tmp_path: Path) -> None:
+def test_an_incomplete_or_invalid_answer_is_refused_and_the_run_still_waits(tmp_path: Path) -> None:
     PAID.clear()
     model = ScriptedModel([calls(ToolCall("c1", "pay", '{"francs": 3}'), ToolCall("c2", "pay", '{"francs": 4}'))])
     file = tmp_path / "access.yaml"
@@ -231,7 +231,7 @@ def test_an_answer_that_decides_too_little_or_something_else_is_refused_and_the_
         assert client.get("/runs").json()["runs"][0]["status"] == "waiting"
 
 
-def test_calls_of_one_run_are_decided_over_several_surfaces(tmp_path: Path) -> None:
+def test_calls_of_one_run_are_decided_over_several_endpoints(tmp_path: Path) -> None:
     PAID.clear()
     made = [ToolCall(f"c{at}", "pay", f'{{"francs": {at}}}') for at in range(3)]
     agent = Agent(ScriptedModel.repeat(calls(*made), "Paid."), tools=[pay], name="shop")
@@ -247,7 +247,7 @@ def test_calls_of_one_run_are_decided_over_several_surfaces(tmp_path: Path) -> N
         assert until(lambda: client.get(f"/runs/{run}").json()["status"] == "finished") and sorted(PAID) == [2, 9]
 
 
-def test_a_run_that_a_client_leaves_while_it_answers_does_not_wait_for_ever(tmp_path: Path) -> None:
+def test_a_run_whose_client_leaves_during_its_answer_does_not_wait_forever(tmp_path: Path) -> None:
     PAID.clear()
     is_called, may_return = threading.Event(), threading.Event()
 
@@ -275,7 +275,7 @@ def test_a_run_that_a_client_leaves_while_it_answers_does_not_wait_for_ever(tmp_
         assert until(lambda: client.get(f"/runs/{run}").json()["status"] in ("cancelled", "finished"))
 
 
-def test_a_run_behind_a_tool_of_the_front_end_waits_for_a_call_of_an_agent_inside() -> None:
+def test_a_run_after_a_tool_of_the_front_end_waits_for_a_call_of_an_inner_agent() -> None:
     PAID.clear()
     inner = Agent(ScriptedModel([calls(ToolCall("i1", "pay", '{"francs": 9}')), "Paid."]), tools=[pay], name="bank")
     bank = inner.as_tool(name="bank", description="Pays.")
@@ -302,7 +302,7 @@ def test_a_run_behind_a_tool_of_the_front_end_waits_for_a_call_of_an_agent_insid
         assert [one.text for one in outer.requests[-1].messages][1:4] == ["Buy.", "", "large"]
 
 
-def test_a_token_that_may_not_approve_has_its_calls_denied(tmp_path: Path) -> None:
+def test_calls_of_a_token_without_the_scope_to_approve_are_denied(tmp_path: Path) -> None:
     PAID.clear()
     model = ScriptedModel([calls(ToolCall("c1", "pay", '{"francs": 3}')), "Not paid."])
     token = add_token(tmp_path / "access.yaml", "ci", "acme")
@@ -311,7 +311,7 @@ def test_a_token_that_may_not_approve_has_its_calls_denied(tmp_path: Path) -> No
         assert (events(client, asked("Pay."))[-1].outcome.type, PAID) == ("success", [])
 
 
-def test_an_answered_run_that_a_server_was_killed_under_is_finished_by_the_next_one(tmp_path: Path) -> None:
+def test_an_answered_run_of_a_killed_server_is_finished_by_the_next_server(tmp_path: Path) -> None:
     PAID.clear()
     file = tmp_path / "runs.db"
     agent = Agent(ScriptedModel([calls(ToolCall("c1", "pay", '{"francs": 3}')), "Paid."]), tools=[pay], name="shop")
@@ -326,7 +326,7 @@ def test_an_answered_run_that_a_server_was_killed_under_is_finished_by_the_next_
     store.close()
 
 
-def test_an_answered_run_that_a_server_is_stopped_under_is_finished_by_the_next_one(tmp_path: Path) -> None:
+def test_an_answered_run_of_a_stopped_server_is_finished_by_the_next_server(tmp_path: Path) -> None:
     PAID.clear()
     begun = threading.Event()
 
@@ -362,7 +362,7 @@ class Price(BaseModel):
 NEEDS: Any = {"type": "object", "properties": {"currency": {"type": "string"}}, "required": ["currency"]}
 
 
-def test_kwargs_typed_answers_and_what_cannot_be_are_told_before_anything_is_streamed() -> None:
+def test_kwargs_types_and_invalid_inputs_are_checked_before_any_event_is_streamed() -> None:
     info = AdditionalInfoPrompt(Template("In {{ currency }}.", params_schema=NEEDS))
     model = ScriptedModel(['{"francs": 30}'])
     with served(Agent(model, layers=Layers("Sell.", before_input=info), output=Price, name="shop")) as client:
@@ -392,7 +392,7 @@ def test_kwargs_typed_answers_and_what_cannot_be_are_told_before_anything_is_str
 
 
 @pytest.mark.parametrize("reply", [CutOff("Half of"), RuntimeError("password=hunter2")])
-def test_a_run_that_fails_ends_with_an_error_that_tells_nothing_inner(reply: Any) -> None:
+def test_a_run_that_fails_ends_with_an_error_without_internal_text(reply: Any) -> None:
     model = ScriptedModel([calls(ToolCall("c1", "stock", '{"book": "Emma"}')), reply])
     with served(Agent(model, tools=[stock], name="shop")) as client:
         found = events(client, asked("How many?"))

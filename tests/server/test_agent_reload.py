@@ -22,7 +22,7 @@ TOOL = 'def price() -> str:\n    """Tell the price."""\n    return "{}"\n'
 ASKING = "from agentkit import tool\n\n\n@tool(approval='always')\n"
 
 
-def test_a_changed_file_is_taken_for_the_next_run_and_a_broken_one_changes_nothing(tmp_path: Path) -> None:
+def test_a_changed_file_applies_to_the_next_run_and_an_invalid_file_changes_nothing(tmp_path: Path) -> None:
     file, prompt, tools = tmp_path / "agent.yaml", tmp_path / "prompts" / "system.prompt.j2", tmp_path / "tools.py"
     prompt.parent.mkdir()
     file.write_text(FILE)
@@ -48,7 +48,7 @@ def test_a_changed_file_is_taken_for_the_next_run_and_a_broken_one_changes_nothi
             return sent[0].text, sent[-1].text
 
         def written(path: Path, text: str) -> str | None:
-            """Change a file, and return what is reported then."""
+            """Change a file, and return the next report."""
             count = len(reports)
             path.write_text(text)
             report: tuple[str, str | None] = until(lambda: reports[count:])[0]
@@ -72,7 +72,7 @@ def test_a_changed_file_is_taken_for_the_next_run_and_a_broken_one_changes_nothi
 
 
 @pytest.mark.long
-def test_durable_runs_go_on_with_the_agent_as_it_is_then(tmp_path: Path) -> None:
+def test_durable_runs_continue_with_the_present_version_of_the_agent(tmp_path: Path) -> None:
     file, tools = tmp_path / "agent.yaml", tmp_path / "tools.py"
     file.write_text("name: a\nmodel: offline\nmemory: true\ntools: [./tools.py:price]\n")
     tools.write_text(ASKING + TOOL.format("30"))
@@ -105,7 +105,7 @@ def test_durable_runs_go_on_with_the_agent_as_it_is_then(tmp_path: Path) -> None
     memories.close()
 
 
-def test_what_has_begun_ends_with_the_agent_it_began_with(tmp_path: Path) -> None:
+def test_started_runs_end_with_the_agent_that_they_started_with(tmp_path: Path) -> None:
     file = tmp_path / "agent.yaml"
     file.write_text("name: a\nmodel: offline\ninstructions: One.\n")
     goes_on = threading.Event()

@@ -115,7 +115,7 @@ JSON_OBJECT: Any = {"type": "json_object"}
 
 @pytest.mark.parametrize("change", [{"response_format": JSON_OBJECT}, {"text": {"format": JSON_OBJECT}}])
 @pytest.mark.parametrize("stream", [False, True])
-def test_json_object_is_any_object_or_the_own_output_of_the_agent(
+def test_json_object_accepts_any_object_or_the_output_type_of_the_agent(
     client: TestClient, model: ScriptedModel, change: dict[str, Any], stream: bool
 ) -> None:
     name = "chat" if "response_format" in change else "responses: "

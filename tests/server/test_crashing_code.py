@@ -177,7 +177,7 @@ def asked(client: Client, agent: str) -> list[str]:
 
 
 @pytest.mark.parametrize("executor", ["process", "dbos"])
-def test_any_exception_ends_its_call_or_its_run_and_the_server_answers(executor: str, tmp_path: Path) -> None:
+def test_any_exception_ends_its_call_or_its_run_and_the_server_responds(executor: str, tmp_path: Path) -> None:
     options: dict[str, Any] = {}
     crashing = agents(executor)
     with ExitStack() as stack:

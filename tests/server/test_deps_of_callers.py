@@ -242,7 +242,7 @@ def test_a_user_or_a_session_with_an_invalid_name_is_refused_and_logged(
 
 
 def test_messages_without_a_user_are_recalled_in_their_own_session_only(tmp_path: Path) -> None:
-    """A card number that one caller says must not reach another caller."""
+    """The card number of a caller must not reach another caller."""
     path = tmp_path / "access.yaml"
     token = add_token(path, "web", "acme", scopes=("run", "read"))
     model = ScriptedModel.repeat("Noted.")

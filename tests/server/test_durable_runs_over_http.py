@@ -1,4 +1,4 @@
-"""Runs of a server on a database of durable runs: any server or worker there goes on with them."""
+"""Runs of a server on a database of durable runs: any server or worker of this database continues them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def until(client: Client, run: str, token: str, *statuses: str) -> dict[str, Any
 
 
 def assert_counted(client: Client, records: RunStore, run: str, runs: int) -> None:
-    """Check that all that a run of a tenant used so far is counted once, and is waited for no more."""
+    """Check that the usage of a run of a tenant is counted once, and that no count waits."""
     end = time.monotonic() + LONG
     wanted = runs, records.get(run).usage
     while client.server.runs.live or [*records.usage.of("acme").values()] != [wanted]:
@@ -71,9 +71,9 @@ def assert_counted(client: Client, records: RunStore, run: str, runs: int) -> No
 
 
 def queries(records: RunStore, limit: int) -> int:
-    """Return how many queries a page of runs takes."""
+    """Return the number of queries of a page of runs."""
     found: list[str] = []
-    own = threading.get_ident()  # the worker asks, too
+    own = threading.get_ident()  # the worker sends queries too
     engine = records.database.engine
 
     def note(_: Any, __: Any, statement: str, *rest: Any) -> None:
@@ -88,7 +88,7 @@ def queries(records: RunStore, limit: int) -> int:
     return len([one for one in found if one.lstrip().upper().startswith(("SELECT", "WITH"))])
 
 
-def test_what_a_run_used_is_counted_when_it_ends_while_the_server_stops(tmp_path: Path) -> None:
+def test_the_usage_of_a_run_that_ends_while_the_server_stops_is_counted(tmp_path: Path) -> None:
     begun = threading.Event()
 
     def late(_: Composition) -> Delayed:
@@ -106,7 +106,7 @@ def test_what_a_run_used_is_counted_when_it_ends_while_the_server_stops(tmp_path
         assert [(runs, usage.input_tokens) for runs, usage in records.usage.of("acme").values()] == [(1, 7)]
 
 
-def test_a_run_whose_journal_is_damaged_takes_no_room_once_it_has_ended(tmp_path: Path) -> None:
+def test_a_run_with_a_damaged_journal_occupies_no_place_after_its_end(tmp_path: Path) -> None:
     runs, model = Runs(f"sqlite:///{tmp_path / 'durable.db'}"), ScriptedModel.repeat(Delayed(300, "late"))
     records = runs.store.rows
     with (
@@ -147,7 +147,7 @@ async def test_a_run_is_counted_if_two_requests_decide_about_its_calls_at_once(t
         assert [(runs, usage.input_tokens) for runs, usage in records.usage.of("acme").values()] == [(1, 14)]
 
 
-def test_all_that_is_stored_of_a_durable_run_is_deleted_with_it(tmp_path: Path) -> None:
+def test_all_data_of_a_durable_run_is_deleted_with_it(tmp_path: Path) -> None:
     runs = Runs(f"sqlite:///{tmp_path / 'durable.db'}")
     with (
         Memory(tmp_path / "home", scope="acme") as memory,
@@ -161,14 +161,14 @@ def test_all_that_is_stored_of_a_durable_run_is_deleted_with_it(tmp_path: Path) 
         assert runs.store.client.list_workflows() == []
 
 
-def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path) -> None:
+def test_runs_wait_are_listed_and_end_like_runs_of_this_process(tmp_path: Path) -> None:
     access = tmp_path / "access.yaml"
     acme, other = [add_token(access, tenant, tenant, scopes=("run", "read", "approve")) for tenant in ("acme", "other")]
     agent = Agent(ScriptedModel.repeat(reply), "You pay.", tools=[pay], name="cashier")
     runs = Runs(f"sqlite:///{tmp_path / 'durable.db'}")
     records = runs.store.rows
     left = RunRecord(run_id="left", tenant="acme", agent="cashier", state="running", created_at=1, updated_at=1)
-    records.add(replace(left, input=UserInput("left")))  # of a request, as a server that was killed leaves it
+    records.add(replace(left, input=UserInput("left")))  # of a request, in the state after a kill of its server
     with raises(AgentDefinitionError, name="memory"):
         Server([agent], runs=runs)
     with (
@@ -200,7 +200,7 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
         assert client.get("/inspector/api/overview", other).json()["runs"] == []
         seen = client.events(f"/runs/{run}/events", acme)
         assert [one["event"] for one in seen] == ["recalled", "model_replied", "run_waiting", "pause"]
-        # Another tenant has no such run, whatever it asks.
+        # Another tenant cannot find the run with any request.
         assert client.get(f"/runs/{run}", other).status_code == 404
         assert client.post(f"/runs/{run}/cancel", {}, other).status_code == 404
         wrong = client.post(f"/runs/{run}/decisions", {"decisions": {"a": {"approve": True}}}, other)
@@ -208,7 +208,7 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
         assert client.get("/runs", other).json()["runs"] == []
         unknown = client.post(f"/runs/{run}/decisions", {"decisions": {"x": {"approve": True}}}, acme)
         assert (unknown.status_code, unknown.json()["error"]["code"]) == (422, "unknown_call")
-        assert_counted(client, records, run, 1)  # what waits is counted until then; the run is that of the request
+        assert_counted(client, records, run, 1)  # counted up to the wait, as a run of the request
         decided = client.post(f"/runs/{run}/decisions", {"decisions": {"a": {"approve": True}}}, acme)
         assert decided.status_code == 200
         ended = until(client, run, acme, "finished")
@@ -225,7 +225,7 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
         assert json.loads(later[3]["data"])["output"] == "pay 3 after 0"
         assert client.post(f"/runs/{run}/decisions", {"decisions": {"a": {"approve": True}}}, acme).status_code == 409
 
-        # A run of a request is no durable one, and is gone on with all the same.
+        # A run of a request is not a durable run, but can be resumed too.
         assert until(client, "left", acme, "finished")["output"] == "left after 0"
         asked = {"threadId": "t", "runId": "r", "tools": [], "context": [], "state": None, "forwardedProps": None}
         asked["messages"] = [{"id": "m", "role": "user", "content": "pay 4"}]
@@ -242,7 +242,7 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
         for own in ("left", *[one["id"] for one in client.get("/runs?limit=2", acme).json()["runs"]]):
             assert client.delete(f"/runs/{own}", acme).status_code == 204
 
-        # The same key is the same run; runs of one session are done in the order in which they came.
+        # The same key is the same run; runs of one session are executed in the order of their arrival.
         first = start("one", session="s", key="k-1").json()["id"]
         second = start("two", session="s", user=None).json()["id"]
         assert start("one", session="s", key="k-1").json()["id"] == first
@@ -274,18 +274,18 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
         until(client, gone, acme, "finished")
         assert client.delete(f"/runs/{gone}", acme).status_code == 204  # before it is counted
         end = time.monotonic() + LONG
-        while client.server.runs.live:  # what they used is read by the same connections
+        while client.server.runs.live:  # their usage is read by the same connections
             assert time.monotonic() < end, "a run that was deleted is waited for"
             time.sleep(0.05)
         counts = [queries(records, limit) for limit in (2, 4)]
-        assert counts[1] == counts[0]  # however many runs
+        assert counts[1] == counts[0]  # for any number of runs
         assert client.delete(f"/runs/{run}", acme).status_code == 204
         assert client.get(f"/runs/{run}", acme).status_code == 404
         assert client.get(f"/runs/{second}/journal", acme).text.count("\n") > 3
     runs.close()
 
 
-def test_a_request_is_left_to_a_server_that_answers_it_and_continued_if_its_server_stopped(tmp_path: Path) -> None:
+def test_a_request_is_left_to_its_server_and_continued_if_its_server_stopped(tmp_path: Path) -> None:
     begun = threading.Event()
 
     def late(_: Composition) -> Delayed:

@@ -65,7 +65,7 @@ async def order_of(places: FairPlaces, *tenants: str) -> list[str]:
         (2, 1, "aab", "aba"),
     ],
 )
-async def test_a_free_place_goes_to_the_tenant_with_the_fewest(
+async def test_a_free_place_goes_to_the_tenant_with_the_fewest_runs(
     places: int, per_tenant: int, tenants: str, order: str
 ) -> None:
     assert "".join(await order_of(FairPlaces(places, per_tenant), *tenants)) == order
@@ -88,7 +88,7 @@ async def test_a_cancelled_run_leaves_its_place_or_its_turn() -> None:
     assert await asyncio.wait_for(order_of(places, *"ab"), LONG) == ["a", "b"]
 
 
-async def test_tenants_whose_waiting_runs_are_cancelled_leave_no_memory() -> None:
+async def test_tenants_whose_waiting_runs_are_cancelled_use_no_memory() -> None:
     places = FairPlaces(1, 1)
 
     async def run(tenant: str) -> None:
@@ -109,7 +109,7 @@ async def test_tenants_whose_waiting_runs_are_cancelled_leave_no_memory() -> Non
     assert size() == before
 
 
-def test_a_tenant_finds_a_place_next_to_a_tenant_with_many_runs(tmp_path: Path) -> None:
+def test_a_tenant_gets_a_place_next_to_a_tenant_with_many_runs(tmp_path: Path) -> None:
     own = tokens(tmp_path / "access.yaml", "acme", "evil")
     with served(shop(), access=Access(tmp_path / "access.yaml"), options=ServerOptions(background_runs=4)) as client:
         slow = {"agent": "shop", "input": "slow"}

@@ -1,4 +1,4 @@
-"""A server that is stopped while requests go on: each gets an answer, and nothing is printed about it."""
+"""A server that is stopped during requests: each request gets an answer, and the log has no traceback."""
 
 from __future__ import annotations
 
@@ -65,27 +65,27 @@ run()
 
 
 class _Served:
-    """`agentkit serve` or `agentkit inspect` as a process of its own."""
+    """`agentkit serve` or `agentkit inspect` as a separate process."""
 
     def __init__(self, process: subprocess.Popen[str], url: str) -> None:
         self.process = process
         self.url = url
 
     def reads(self) -> str:
-        """Return the next line that is printed."""
+        """Return the next printed line."""
         assert self.process.stdout is not None
         return self.process.stdout.readline()
 
     def stop(self, times: int = 1) -> str:
-        """Press Ctrl-C so many times; return the log, once it has ended."""
+        """Press Ctrl-C `times` times; return the log after the end."""
         self.process.send_signal(signal.SIGINT)
         for _ in range(times - 1):
-            time.sleep(1)  # two that come at once are one
+            time.sleep(1)  # two simultaneous signals are one signal
             self.process.send_signal(signal.SIGINT)
         return self.process.communicate(timeout=2 * LONG)[1]
 
     def begin(self, path: str, body: Any, *, missing: int = 0) -> socket.socket:
-        """Send a request, but for the last bytes of it, and read nothing."""
+        """Send a request without its last bytes, and read nothing."""
         address, _, token = self.url.partition("/inspector/#token=")
         host, port = address.removeprefix("http://").split(":")
         data = json.dumps(body).encode()
@@ -133,7 +133,7 @@ def _ask(url: str, agent: str, *, stream: bool) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(("times", "grace"), [(1, "1"), (2, "300")])
-def test_requests_that_go_on_are_told_and_clients_that_read_slowly_hold_nothing_up(
+def test_requests_in_progress_get_an_answer_and_slow_clients_do_not_delay_the_stop(
     tmp_path: Path, times: int, grace: str
 ) -> None:
     cases = [("silent", False, 503), ("silent", True, 503), ("slow", True, 200)]
@@ -142,12 +142,12 @@ def test_requests_that_go_on_are_told_and_clients_that_read_slowly_hold_nothing_
         asking = [threads.submit(_ask, server.url, agent, stream=stream) for agent, stream, _ in cases]
         assert [server.reads() for _ in cases] == ["waits\n"] * len(cases)
         incomplete = [server.begin(path, _chat("silent", stream=False), missing=5) for path in paths]
-        assert httpx.get(f"{server.url}/healthz", timeout=LONG).status_code == 200  # they have begun by now
+        assert httpx.get(f"{server.url}/healthz", timeout=LONG).status_code == 200  # the requests above have started
         slow = [server.begin("/v1/chat/completions", _chat("long", stream=stream)) for stream in (False, True)]
         for connection in slow:
-            connection.recv(1)  # it is being answered
+            connection.recv(1)  # the answer has started
         stopping = threads.submit(server.stop, times)
-        while not stopping.done():  # a little at a time, so that it is not one that takes nothing
+        while not stopping.done():  # slowly, because a client that reads nothing is dropped
             time.sleep(0.05)
             for connection in slow:
                 with suppress(OSError):
@@ -168,11 +168,11 @@ def test_requests_that_go_on_are_told_and_clients_that_read_slowly_hold_nothing_
         assert head.startswith(b"HTTP/1.1 503") and "send it again" in json.loads(body)["error"]["message"]
 
 
-def test_a_request_to_the_inspector_of_one_person_is_told(tmp_path: Path) -> None:
+def test_a_request_in_progress_at_the_local_inspector_gets_an_answer(tmp_path: Path) -> None:
     with _started(tmp_path, "inspect", "--agent", "./slow.py:silent", "--no-open") as server:
         connection = server.begin("/inspector/api/compose", {"base": {}}, missing=5)
         page = server.url.partition("#")[0]
-        assert httpx.get(page, timeout=LONG).status_code == 200  # it has begun by now
+        assert httpx.get(page, timeout=LONG).status_code == 200  # the request above has started
         log = server.stop(2)
         answer = _read(connection)
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -181,7 +181,7 @@ def test_a_request_to_the_inspector_of_one_person_is_told(tmp_path: Path) -> Non
 
 
 @pytest.mark.long
-def test_what_cannot_be_ended_is_left(tmp_path: Path) -> None:
+def test_runs_that_do_not_stop_are_abandoned(tmp_path: Path) -> None:
     with _served(tmp_path, "0.5", "hangs") as server, ThreadPoolExecutor(2) as threads:
         asking = [threads.submit(_ask, server.url, "hangs", stream=stream) for stream in (False, True)]
         assert [server.reads(), server.reads()] == ["waits\n"] * 2

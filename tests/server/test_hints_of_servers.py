@@ -1,4 +1,4 @@
-"""Calls of servers and MCP tools in the vocabulary of other libraries: the message names the way, which works."""
+"""Calls of servers and MCP tools in the vocabulary of other libraries: the message names the right call."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ toolset: Any = MCPToolset
         (lambda: toolset(command="python"), TypeError, "MCPToolset([command, argument, ...])"),
     ],
 )
-def test_the_message_names_the_way(wrong: Callable[[], object], error: type[Exception], message: str) -> None:
+def test_the_message_names_the_right_call(wrong: Callable[[], object], error: type[Exception], message: str) -> None:
     check_message(wrong, error, message)
 
 
@@ -69,6 +69,6 @@ def test_a_server_with_tokens_is_an_asgi_application(tmp_path: Path) -> None:
     assert answer["choices"][0]["message"]["content"] == "Hello."
 
 
-def test_a_toolset_takes_a_command_as_one_list() -> None:
+def test_a_toolset_accepts_a_command_as_one_list() -> None:
     # The server starts when its tools are first read.
     assert MCPToolset(["python", "server.py"]) is not None

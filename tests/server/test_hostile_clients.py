@@ -1,4 +1,4 @@
-"""Clients that are slow, cut off, or up to no good: each gets an error, and the server goes on."""
+"""Clients that are slow, disconnected or malicious: each gets an error, and the server continues."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def hasty() -> Iterator[Client]:
 
 
 def raw(client: Client, data: bytes) -> bytes:
-    """Send bytes as they are, and return what is answered until the connection is closed."""
+    """Send bytes unchanged, and return the answer up to the end of the connection."""
     with socket.create_connection(("127.0.0.1", client.port), timeout=LONG) as connection:
         connection.sendall(data)
         found = b""
@@ -73,7 +73,7 @@ def status(answer: bytes) -> int:
 
 
 def is_well(client: Client) -> None:
-    """The server answers others as before."""
+    """The server answers other clients as before."""
     done = client.post("/v1/chat/completions", {"model": "a", "messages": HI})
     assert done.status_code == 200, done.text
 
@@ -129,7 +129,7 @@ MANY = 100_001
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_body_of_too_many_values_is_refused_before_they_are_checked(client: Client, path: str, body: bytes) -> None:
+def test_a_body_with_too_many_values_is_refused_before_they_are_checked(client: Client, path: str, body: bytes) -> None:
     answer = post(client, body, JSON, path=path)
     assert status(answer) == 400 and b"more than 100,000 values" in answer, answer[:500]
     is_well(client)
@@ -145,7 +145,7 @@ def test_a_body_of_too_many_values_is_refused_before_they_are_checked(client: Cl
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_number_that_no_float_can_hold_is_refused(client: Client, path: str, body: bytes, number: bytes) -> None:
+def test_a_number_beyond_the_range_of_floats_is_refused(client: Client, path: str, body: bytes, number: bytes) -> None:
     answer = post(client, body % number, JSON, path=path)
     assert status(answer) == 400 and b"is too large" in answer, answer
     long = post(client, body % b"1e99", JSON, path=path)
@@ -158,12 +158,12 @@ def test_a_body_that_is_too_long_is_not_read(client: Client) -> None:
     said = post(client, b"", JSON, "Content-Length: 99999999999")
     assert status(said) == 413
     chunked = b"".join([b"%x\r\n%s\r\n" % (65536, b" " * 65536) for _ in range(40)]) + b"0\r\n\r\n"
-    with suppress(ConnectionError):  # it was closed before all was sent
+    with suppress(ConnectionError):  # closed before all bytes were sent
         assert status(post(client, chunked, JSON, "Transfer-Encoding: chunked")) in (413, 0)
     is_well(client)
 
 
-def test_ten_megabytes_are_read_where_that_is_allowed_and_who_takes_no_answer_is_dropped() -> None:
+def test_ten_megabytes_are_read_within_the_limit_and_a_client_that_reads_no_answer_is_dropped() -> None:
     model = ScriptedModel.repeat("Long.", keep=1)
     with served(Agent(model, name="a"), options=ServerOptions(body_bytes=16 << 20, write_seconds=0.5)) as client:
         text = "word " * (2 << 20)
@@ -227,7 +227,7 @@ def test_path_tricks_lead_nowhere(client: Client, path: str) -> None:
     assert b"root:" not in answer and b"\r\nX: y" not in answer
 
 
-def test_a_request_that_does_not_arrive_is_given_up(hasty: Client) -> None:
+def test_an_incomplete_request_is_dropped_after_its_time_limit(hasty: Client) -> None:
     assert raw(hasty, b"GET /runs HTTP/1.1\r\nHost: loc") == b""
     assert raw(hasty, b"") == b""
     head = f"POST /runs HTTP/1.1\r\nHost: 127.0.0.1:{hasty.port}\r\n{JSON}\r\nContent-Length: 50\r\n\r\n"
@@ -236,7 +236,7 @@ def test_a_request_that_does_not_arrive_is_given_up(hasty: Client) -> None:
     assert hasty.get("/healthz").status_code == 200
 
 
-def test_a_connection_on_which_no_request_begins_or_the_second_stays_half_is_closed(hasty: Client) -> None:
+def test_a_connection_without_a_request_or_with_half_of_a_second_request_is_closed(hasty: Client) -> None:
     one = f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{hasty.port}\r\n\r\n".encode()
     for sent, answers in ((b"", 0), (one, 1), (one + one[:20], 1)):
         with socket.create_connection(("127.0.0.1", hasty.port), timeout=LONG) as connection:
@@ -268,7 +268,7 @@ def is_closed(connection: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize("options", [ServerOptions(connections=8), ServerOptions(connections_per_address=6)])
-def test_half_requests_keep_no_other_client_out(options: ServerOptions) -> None:
+def test_incomplete_requests_do_not_block_other_clients(options: ServerOptions) -> None:
     """Each new connection replaces the oldest idle connection."""
     agent = Agent(ScriptedModel.repeat(Delayed(0.2, "Done.")), name="a")
     with served(agent, options=options) as client, ThreadPoolExecutor(1) as threads:
@@ -306,7 +306,7 @@ def test_the_addresses_of_a_client_of_ipv6_have_one_limit(addresses: list[str], 
     assert sum(map(limits.admit, connections, addresses)) == admitted
 
 
-def test_a_connection_is_refused_when_all_others_have_requests_in_progress() -> None:
+def test_a_connection_is_refused_when_all_connections_have_requests_in_progress() -> None:
     model = ScriptedModel.repeat(Delayed(60, "late"))
     with served(Agent(model, name="a"), options=ServerOptions(connections=2, grace_seconds=0.1)) as client:
         body = json.dumps({"model": "a", "messages": HI}).encode()
@@ -359,7 +359,7 @@ def test_a_client_that_leaves_stops_its_run() -> None:
             assert client.get("/runs").json()["runs"][0]["status"] == "cancelled"
 
 
-def test_a_client_that_takes_nothing_of_its_stream_is_dropped() -> None:
+def test_a_client_that_does_not_read_its_stream_is_dropped() -> None:
     model = ScriptedModel.repeat("word " * 400_000, keep=1)
     with served(Agent(model, name="a"), options=HASTY) as client:
         body = json.dumps({"model": "a", "messages": HI, "stream": True}).encode()
@@ -372,7 +372,7 @@ def test_a_client_that_takes_nothing_of_its_stream_is_dropped() -> None:
         assert is_well_after.status_code == 200
 
 
-def test_a_stream_where_nothing_happens_shows_signs_of_life() -> None:
+def test_a_stream_without_events_sends_heartbeats() -> None:
     model = ScriptedModel([Delayed(300, "Too late.")])
     with served(Agent(model, name="a"), options=HASTY) as client:
         run = client.post("/runs", {"agent": "a", "input": "Hi"}).json()["id"]
@@ -383,11 +383,11 @@ def test_a_stream_where_nothing_happens_shows_signs_of_life() -> None:
             assert "event: end" in lines
 
 
-async def test_more_at_once_than_allowed_are_told_to_wait() -> None:
+async def test_requests_beyond_the_concurrency_limit_are_refused_with_429() -> None:
     found: list[int] = []
 
     class Full(ScriptedModel):
-        """Answers once all others were refused."""
+        """Answers after all other requests were refused."""
 
         async def request(self, composition: Composition, **_: Any) -> Reply:
             await eventually(lambda: len(found) >= 5)
@@ -405,7 +405,7 @@ async def test_more_at_once_than_allowed_are_told_to_wait() -> None:
         until(lambda: not client.server.limits.running)
 
 
-def test_ten_thousand_problems_are_answered_in_a_few_words(client: Client) -> None:
+def test_ten_thousand_problems_have_a_short_answer(client: Client) -> None:
     fields = {f"field{at}": at for at in range(10_000)}
     wrong = [{"role": "usr", "content": "x"}] * 10_000
     for path, body in (
@@ -420,7 +420,7 @@ def test_ten_thousand_problems_are_answered_in_a_few_words(client: Client) -> No
         assert 400 <= answer.status_code < 500 and len(answer.content) < 20_000, path
 
 
-def test_ten_thousand_missing_kwargs_are_answered_in_a_few_words() -> None:
+def test_ten_thousand_missing_kwargs_have_a_short_answer() -> None:
     needed = {f"field{at}": {"type": "string"} for at in range(10_000)}
     schema = {"type": "object", "properties": needed, "required": list(needed)}
     prompt = AdditionalInfoPrompt(Template("{{ field0 }}", params_schema=schema))
@@ -435,13 +435,13 @@ def test_ten_thousand_missing_kwargs_are_answered_in_a_few_words() -> None:
             assert answer.status_code == 422 and len(answer.content) < 30_000 and "field0" in answer.text, path
 
 
-@pytest.mark.untraced  # the tracer makes what is read in a thread so slow that others wait
-def test_others_are_answered_while_a_long_conversation_is_read() -> None:
-    with served(Agent(ScriptedModel.repeat("Hello."), name="a")) as client:  # of usual limits: a busy machine is slow
-        _asks_beside_a_long_conversation(client)
+@pytest.mark.untraced  # the tracer slows the thread that reads so much that others wait
+def test_other_requests_are_answered_while_a_long_conversation_is_read() -> None:
+    with served(Agent(ScriptedModel.repeat("Hello."), name="a")) as client:  # usual limits: a busy machine is slow
+        _asks_during_a_long_conversation(client)
 
 
-def _asks_beside_a_long_conversation(client: Client) -> None:
+def _asks_during_a_long_conversation(client: Client) -> None:
     body = json.dumps({"model": "a", "messages": [{"role": "user", "content": ""}] * 30_000}).encode()
     done = threading.Event()
     found: list[bytes] = []
@@ -471,7 +471,7 @@ def _asks_beside_a_long_conversation(client: Client) -> None:
         ("/inspector/api/start", '{"agent": "a", "input": "x", "kwargs": {"n": %s}}'),
     ],
 )
-def test_kwargs_that_no_journal_can_hold_are_refused(client: Client, path: str, body: str) -> None:
+def test_kwargs_that_no_journal_can_store_are_refused(client: Client, path: str, body: str) -> None:
     for value in ("[" * 150 + "]" * 150, "[" * 5000 + "]" * 5000, "NaN", "1e999", '"\\ud800"', "9" * 5000):
         answer = post(client, (body % value).encode(), JSON, path=path)
         if value == "1e999":
@@ -482,6 +482,6 @@ def test_kwargs_that_no_journal_can_hold_are_refused(client: Client, path: str, 
 
 
 @pytest.mark.parametrize("options", [{"body_bytes": 0}, {"run_seconds": -1}, {"cors_origins": ("*",)}, {"timeout": 3}])
-def test_options_that_cannot_be_are_refused(options: dict[str, Any]) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any]) -> None:
     with raises(ValueError, name=next(iter(options))):
         ServerOptions(**options)

@@ -1,4 +1,4 @@
-"""The inspector of a server shows a caller what is its own, and nothing else."""
+"""The inspector of a server shows a caller its own runs and sessions only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cashier() -> Agent[Any, Any]:
     return Agent(ScriptedModel.repeat(wants, "Paid."), "You pay.", tools=[pay], name="cashier")
 
 
-def test_a_run_is_started_seen_and_decided_about(tmp_path: Path) -> None:
+def test_a_run_is_started_shown_and_decided(tmp_path: Path) -> None:
     path = tmp_path / "access.yaml"
     acme = add_token(path, "a", "acme", scopes=("run", "read", "approve"))
     bolt = add_token(path, "b", "bolt", scopes=("run", "read", "approve"))
@@ -51,7 +51,7 @@ def test_a_run_is_started_seen_and_decided_about(tmp_path: Path) -> None:
         assert client.get("/inspector/api/session?name=s", bolt).status_code == 404
 
 
-def test_what_openai_clients_asked_is_shown_too() -> None:
+def test_requests_of_openai_clients_are_shown_too() -> None:
     with served(Agent(ScriptedModel(["Hello."]), "You are brief.", name="a")) as client:
         client.openai().chat.completions.create(model="a", messages=[{"role": "user", "content": "Hi"}])
         run = until(lambda: client.get("/runs").json()["runs"])[0]
@@ -62,7 +62,7 @@ def test_what_openai_clients_asked_is_shown_too() -> None:
         assert layers.status_code == 200 and "system" in layers.text, layers.text
 
 
-def test_only_a_token_with_the_scope_play_asks_and_its_tenant_pays(tmp_path: Path) -> None:
+def test_only_a_token_with_the_scope_play_starts_runs_and_its_tenant_pays(tmp_path: Path) -> None:
     path = tmp_path / "access.yaml"
     tokens = {
         name: add_token(path, name, tenant, scopes=scopes, user=user)

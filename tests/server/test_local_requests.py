@@ -120,7 +120,7 @@ def test_a_link_of_another_site_opens_the_inspector_and_posts_nothing(client: Te
     assert client.post("/runs", json={"agent": "shop", "input": "x"}, headers=headers).status_code == 403
 
 
-def test_a_header_that_is_repeated_refuses_like_a_single_header(client: TestClient) -> None:
+def test_a_repeated_header_is_refused_like_a_single_header(client: TestClient) -> None:
     for name, accepted, refused in (
         ("Host", "localhost", "evil.example.com"),
         ("Origin", "http://localhost", "https://evil.example.com"),

@@ -19,7 +19,7 @@ from tests.waiting import LONG, until
 LOOK, PAY = ToolCall(name="look", arguments={}), ToolCall(name="pay", arguments={})
 
 
-def test_a_run_receives_messages_and_refuses_them_after_its_end(tmp_path: Path) -> None:
+def test_a_run_receives_messages_and_refuses_messages_after_its_end(tmp_path: Path) -> None:
     lookout = Lookout(LOOK, "Both.", "Bye.", PAY)
     file = tmp_path / "access.json"
     ada, bob = [add_token(file, tenant="acme", name=f"t-{name}", user=name) for name in ("ada", "bob")]

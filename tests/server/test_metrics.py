@@ -82,7 +82,7 @@ def test_metrics_count_runs_tokens_money_errors_and_waits(run_service: RunServic
         assert read(client.get("/metrics"))["agentkit_waiting_calls", ""] == 0
 
 
-def test_clients_and_code_cannot_create_time_series_without_end(tmp_path: Path) -> None:
+def test_clients_and_code_cannot_create_an_unlimited_number_of_time_series(tmp_path: Path) -> None:
     def fails(caller: RunCaller) -> None:
         raise type(caller.user, (Exception,), {})("x")
 

@@ -1,4 +1,4 @@
-"""The official SDK of OpenAI, unchanged, talks with agents."""
+"""The official SDK of OpenAI, unchanged, as a client of agents."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def calls(*named: tuple[str, str], text: str = "") -> Message:
 
 @tool
 def stock(book: str) -> str:
-    """Tell how many are in stock."""
+    """Return the number in stock."""
     return f"7 of {book}"
 
 
@@ -63,7 +63,7 @@ def shop(*replies: Any, **agent: Any) -> Iterator[Shop]:
 
 @pytest.fixture(scope="module")
 def unasked() -> Iterator[Shop]:
-    """A shop whose model is never asked."""
+    """A shop whose model receives no request."""
     yield from shop("ok", tools=[stock])
 
 
@@ -88,7 +88,7 @@ def test_a_model_that_reports_no_tokens_has_an_estimate_in_the_answer_only() -> 
         assert sum(day["input_tokens"] for day in client.get("/usage").json()["days"]) == 0
 
 
-def test_messages_of_the_client_stand_behind_the_prompt_of_the_agent() -> None:
+def test_messages_of_the_client_follow_the_prompt_of_the_agent() -> None:
     for one in shop(Reply(Message("assistant", "Hello."), Usage(12, 3, 8))):
         done = one.openai.chat.completions.create(
             model="shop",
@@ -126,7 +126,7 @@ def test_settings_of_a_request_reach_the_model() -> None:
     assert seen == [ModelSettings(temperature=0.5, max_tokens=9, stop=("x",), seed=3, effort="low")]
 
 
-def test_a_stream_has_the_text_piece_by_piece_and_what_it_took() -> None:
+def test_a_stream_contains_the_text_in_pieces_and_the_usage() -> None:
     for one in shop(Reply(Message("assistant", "One two three."), Usage(5, 4))):
         chunks = list(
             one.openai.chat.completions.create(
@@ -140,7 +140,7 @@ def test_a_stream_has_the_text_piece_by_piece_and_what_it_took() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_the_agent_writes_before_its_own_tools_is_the_same_streamed_or_whole(stream: bool) -> None:
+def test_the_text_before_tools_of_the_agent_is_the_same_streamed_or_complete(stream: bool) -> None:
     for one in shop(calls(("stock", '{"book": "Emma"}'), text="I look."), "There are seven.", tools=[stock]):
         done: Any = one.openai.chat.completions.create(model="shop", messages=HI, stream=stream)
         assert (text_of(done) if stream else done.choices[0].message.content) == "I look.\n\nThere are seven."
@@ -168,7 +168,7 @@ def test_a_tool_of_the_client_ends_the_answer_with_its_call(stream: bool) -> Non
         assert one.sent[-1]["content"] == "rain"
 
 
-def test_what_tools_of_the_agent_returned_before_is_there_when_the_client_has_answered() -> None:
+def test_earlier_results_of_tools_of_the_agent_remain_after_the_answer_of_the_client() -> None:
     first = calls(("stock", '{"book": "Emma"}'))
     for one in shop(first, calls(("weather", '{"city": "Bern"}')), "Seven, and rain.", tools=[stock]):
         asked = one.openai.chat.completions.create(model="shop", messages=HI, tools=[WEATHER]).choices[0].message
@@ -180,7 +180,7 @@ def test_what_tools_of_the_agent_returned_before_is_there_when_the_client_has_an
         assert [said.get("content") for said in one.sent if said["role"] == "tool"] == ["7 of Emma", "rain"]
 
 
-def test_of_a_reply_that_calls_both_the_client_gets_its_own_and_nothing_ran() -> None:
+def test_a_reply_with_calls_of_both_returns_only_the_calls_of_the_client_and_runs_no_tool() -> None:
     ran: list[str] = []
 
     def order(book: str) -> str:
@@ -218,7 +218,7 @@ class City(BaseModel):
     inhabitants: int
 
 
-def test_an_answer_of_a_type_of_the_client() -> None:
+def test_an_answer_has_the_type_of_the_client() -> None:
     for one in shop('{"name": "Bern", "inhabitants": 134000}', '{"name": "Bern", "inhabitants": 1}'):
         done = one.openai.chat.completions.parse(model="shop", messages=HI, response_format=City)
         assert done.choices[0].message.parsed == City(name="Bern", inhabitants=134000)
@@ -233,7 +233,7 @@ class Country(BaseModel):
     neighbours: list[Country]
 
 
-def test_an_answer_of_a_nested_type_is_asked_for_and_checked() -> None:
+def test_an_answer_of_a_nested_type_is_requested_and_checked() -> None:
     bern = {"name": "Bern", "inhabitants": 1}
     right = {"name": "Switzerland", "cities": [bern], "neighbours": [{"name": "F", "cities": [], "neighbours": []}]}
     wrong = {**right, "cities": [{"name": "Bern"}]}
@@ -247,7 +247,7 @@ def test_an_answer_of_a_nested_type_is_asked_for_and_checked() -> None:
 
 
 @pytest.mark.parametrize("reference", ["file:///etc/passwd", "http://127.0.0.1:1/schema.json", "#/$defs/nothing"])
-def test_a_schema_that_refers_elsewhere_is_refused_and_nothing_is_fetched(unasked: Shop, reference: str) -> None:
+def test_a_schema_with_an_external_reference_is_refused_and_nothing_is_fetched(unasked: Shop, reference: str) -> None:
     schema: Any = {"name": "x", "schema": {"type": "object", "properties": {"a": {"$ref": reference}}}}
     with raises(openai.BadRequestError, code="invalid_value", param="response_format"):
         unasked.openai.chat.completions.create(
@@ -255,7 +255,7 @@ def test_a_schema_that_refers_elsewhere_is_refused_and_nothing_is_fetched(unaske
         )
 
 
-def test_responses_go_on_behind_each_other() -> None:
+def test_responses_continue_each_other() -> None:
     for one in shop("I am Ada.", "Ada.", "Yes."):
         first = one.openai.responses.create(model="shop", input="Who are you?", instructions="Be short.")
         second = one.openai.responses.create(model="shop", input="Again?", previous_response_id=first.id)
@@ -285,7 +285,7 @@ def test_responses_with_tools_of_the_client() -> None:
         again = one.openai.responses.create(model="shop", input="And now?", previous_response_id=done.id)
         assert again.output_text == "Still."
         roles = ["system", "user", "assistant", "tool", "assistant", "user"]
-        assert [said["role"] for said in one.sent] == roles  # all of the conversation, not the last run only
+        assert [said["role"] for said in one.sent] == roles  # all of the conversation, not only the last run
         runs = one.client.get("/runs").json()["runs"]
         assert [(run["status"], run["finish_reason"]) for run in runs][1:] == [
             ("finished", "stop"),
@@ -298,7 +298,7 @@ def test_responses_with_tools_of_the_client() -> None:
         assert [answer.status_code for answer in shown] == [200] * 3
 
 
-def test_missing_kwargs_are_422_and_all_of_them_are_named() -> None:
+def test_missing_kwargs_are_an_error_422_that_names_all_of_them() -> None:
     properties = {"root": {"type": "string"}, "level": {"type": "integer"}}
     schema = {"type": "object", "properties": properties, "required": ["root", "level"]}
     info = AdditionalInfoPrompt(Template("{{ root }} {{ level }}", params_schema=schema))
@@ -340,7 +340,7 @@ def test_missing_kwargs_are_422_and_all_of_them_are_named() -> None:
         ({"messages": [{"role": "user", "content": "x"}], "model": ["shop"]}, "model"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_done_is_a_400_that_says_what(unasked: Shop, change: dict[str, Any], what: str) -> None:
+def test_an_unsupported_option_is_an_error_400_with_its_name(unasked: Shop, change: dict[str, Any], what: str) -> None:
     answer = unasked.client.post("/v1/chat/completions", {"model": "shop", "messages": HI, **change})
     assert answer.status_code == 400, answer.text
     assert what in answer.json()["error"]["message"], answer.text
@@ -348,7 +348,7 @@ def test_what_cannot_be_done_is_a_400_that_says_what(unasked: Shop, change: dict
 
 
 @pytest.mark.parametrize("is_chat", [True, False])
-def test_a_client_may_bring_as_many_tools_as_openai_takes_and_no_more(is_chat: bool) -> None:
+def test_a_client_may_send_128_tools_and_not_more(is_chat: bool) -> None:
     for one in shop("ok"):
         named = [{"name": f"tool{number}"} for number in range(129)]
         tools: Any = [{"type": "function", **({"function": name} if is_chat else name)} for name in named]
@@ -371,7 +371,7 @@ def test_a_client_may_bring_as_many_tools_as_openai_takes_and_no_more(is_chat: b
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_failure_of_the_model_is_an_error_of_its_kind_and_tells_no_inner_text(
+def test_a_failure_of_the_model_is_an_error_of_its_kind_without_internal_text(
     error: Exception, kind: type[openai.APIStatusError], stream: bool
 ) -> None:
     for one in shop(error):
@@ -384,7 +384,7 @@ def test_a_failure_of_the_model_is_an_error_of_its_kind_and_tells_no_inner_text(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_run_that_takes_too_long_is_an_error_of_its_own(stream: bool) -> None:
+def test_a_run_that_takes_too_long_is_an_error_with_the_code_timeout(stream: bool) -> None:
     agent = Agent(ScriptedModel([Delayed(LONG, "late"), TimeoutError("of a model")]), name="shop")
     with served(agent, options=ServerOptions(run_seconds=0.2)) as client:
         ask = partial(client.openai().chat.completions.create, model="shop", messages=HI, stream=stream)
@@ -399,7 +399,7 @@ def test_a_guard_that_stops_the_run_is_an_error_with_a_code() -> None:
         client.openai().chat.completions.create(model="shop", messages=HI)
 
 
-def test_a_stream_that_breaks_off_ends_with_an_error() -> None:
+def test_a_stream_that_is_interrupted_ends_with_an_error() -> None:
     for one in shop(CutOff("Half of"), CutOff("Half of")):
         stream = one.openai.chat.completions.create(model="shop", messages=HI, stream=True)
         with raises(openai.APIError, code="model_interrupted"):
@@ -408,7 +408,7 @@ def test_a_stream_that_breaks_off_ends_with_an_error() -> None:
         assert kinds[-1] == "response.failed"
 
 
-async def test_the_async_client_and_many_at_once() -> None:
+async def test_the_async_client_sends_many_requests_at_once() -> None:
     import asyncio
 
     with served(Agent(ScriptedModel.repeat("Hello."), name="shop")) as client:

@@ -1,4 +1,4 @@
-"""Runs that go on whoever listens: watched, resumed, decided about, cancelled, and gone on with after a restart."""
+"""Runs that continue with or without a listener: followed, resumed, decided, cancelled, continued after a restart."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.server.serving_agents import ended, served
 from tests.waiting import LONG, until
 
 
-def wants(*calls: tuple[str, str, str]) -> Message:
+def calling(*calls: tuple[str, str, str]) -> Message:
     return Message("assistant", tool_calls=tuple([ToolCall(*call) for call in calls]))
 
 
@@ -54,7 +54,7 @@ ONE = ("c1", "pay", '{"amount": 3}')
 TWO = ("c2", "pay", '{"amount": 4}')
 
 
-def test_events_are_resumed_behind_the_last_that_was_seen() -> None:
+def test_events_are_resumed_after_the_last_received_event() -> None:
     with served(Agent(ScriptedModel(["One two three."]), name="a")) as client:
         run = client.post("/runs", {"agent": "a", "input": "Hi"}).json()["id"]
         events = client.events(f"/runs/{run}/events")
@@ -69,7 +69,7 @@ def test_events_are_resumed_behind_the_last_that_was_seen() -> None:
         assert [message.text for message in journal.messages] == ["Hi", "One two three."]
 
 
-def test_what_an_answer_cites_is_of_its_run_and_of_the_last_event() -> None:
+def test_citations_are_in_the_run_and_in_its_last_event() -> None:
     blue = Document("The sky is blue.", source="sky.md", title="Sky", position=0)
     text = "Blue [sky.md#0], not green [sea.md#9]."
     with served(Agent(ScriptedModel.repeat(text), name="a", memory=lambda query: [blue])) as client:
@@ -94,9 +94,9 @@ def test_what_an_answer_cites_is_of_its_run_and_of_the_last_event() -> None:
         assert "`unknown_labels`" in events["description"]
 
 
-def test_events_of_an_agent_that_is_a_tool_name_its_call_and_say_what_happened() -> None:
+def test_events_of_an_agent_that_is_a_tool_have_the_id_of_its_call() -> None:
     expert = Agent(ScriptedModel(["Blue."]), name="expert").as_tool(name="expert", description="Knows colours.")
-    calls = wants(("c1", "expert", '{"input": "Which?"}'))
+    calls = calling(("c1", "expert", '{"input": "Which?"}'))
     with served(Agent(ScriptedModel([calls, "It is blue."]), tools=[expert], name="a")) as client:
         run = client.post("/runs", {"agent": "a", "input": "Hi"}).json()["id"]
         events = client.events(f"/runs/{run}/events")
@@ -106,14 +106,14 @@ def test_events_of_an_agent_that_is_a_tool_name_its_call_and_say_what_happened()
     assert (inner[1]["event"]["text"], inner[-1]["event"]["output"]) == ("Blue.", "Blue.")
 
 
-def test_a_listener_hears_a_run_while_it_goes_on() -> None:
+def test_a_listener_receives_the_events_of_a_run_in_progress() -> None:
     gate = threading.Event()
 
     def look() -> str:
         gate.wait(LONG)
         return "seen"
 
-    agent = Agent(ScriptedModel([wants(("c1", "look", "{}")), "Done."]), tools=[look], name="a")
+    agent = Agent(ScriptedModel([calling(("c1", "look", "{}")), "Done."]), tools=[look], name="a")
     with served(agent) as client:
         run = client.post("/runs", {"agent": "a", "input": "Hi"}).json()["id"]
         heard = []
@@ -126,8 +126,8 @@ def test_a_listener_hears_a_run_while_it_goes_on() -> None:
         assert "event: run_finished" in heard and 'data: {"status":"finished"}' in heard
 
 
-def test_a_run_waits_for_decisions_about_all_its_calls_and_goes_on(run_service: RunService) -> None:
-    with run_service(cashier(wants(ONE, TWO), "Done.")) as client:
+def test_a_run_waits_for_decisions_about_all_its_calls_and_continues(run_service: RunService) -> None:
+    with run_service(cashier(calling(ONE, TWO), "Done.")) as client:
         run = client.post("/runs", {"agent": "cashier", "input": "Pay.", "session": "s"}).json()["id"]
         waiting = ended(client, run)
         assert (waiting["status"], [call["id"] for call in waiting["waiting"]]) == ("waiting", ["c1", "c2"])
@@ -163,7 +163,7 @@ def test_a_form_of_a_tool_waits_like_a_call(run_service: RunService) -> None:
         size = await context.ask("Which size?", {"type": "object", "properties": {"size": {"type": "string"}}})
         return f"{size} {await context.ask('Sure?', {'type': 'object'})}"
 
-    agent: Agent[Any] = Agent(ScriptedModel([wants(("c1", "order", "{}")), "Done."]), tools=[order], name="shop")
+    agent: Agent[Any] = Agent(ScriptedModel([calling(("c1", "order", "{}")), "Done."]), tools=[order], name="shop")
     with run_service(agent) as client:
         run = client.post("/runs", {"agent": "shop", "input": "A shirt."}).json()["id"]
         for arguments in ({"answer": {"size": 7}}, {"answer": {"size": "L"}}, None):
@@ -177,8 +177,8 @@ def test_a_form_of_a_tool_waits_like_a_call(run_service: RunService) -> None:
         assert [str(result.content) for result in journal.tool_results] == ["{'size': 'L'} {}"]
 
 
-def test_a_run_is_counted_once_however_often_it_waits(run_service: RunService) -> None:
-    with run_service(cashier(wants(ONE), wants(TWO), "Done.", wants(ONE))) as client:
+def test_a_run_is_counted_once_for_any_number_of_waits(run_service: RunService) -> None:
+    with run_service(cashier(calling(ONE), calling(TWO), "Done.", calling(ONE))) as client:
 
         def counted() -> int:
             return sum([day["runs"] for day in client.get("/usage").json()["days"]])
@@ -206,7 +206,7 @@ NO_DECISIONS: list[tuple[Any, str]] = [
 
 
 def test_only_a_decision_approves(run_service: RunService) -> None:
-    with run_service(cashier(wants(ONE), "Done.")) as client:
+    with run_service(cashier(calling(ONE), "Done.")) as client:
         run = client.post("/runs", {"agent": "cashier", "input": "Pay."}).json()["id"]
         ended(client, run)
         for decision, message in NO_DECISIONS:
@@ -228,9 +228,9 @@ def test_only_a_decision_approves(run_service: RunService) -> None:
             assert client.get(f"/runs/{run}").json()["status"] == "waiting" and PAID == []
 
 
-def test_of_those_who_decide_at_once_none_is_lost_and_none_counts_twice(run_service: RunService) -> None:
+def test_concurrent_decisions_are_all_applied_and_each_is_counted_once(run_service: RunService) -> None:
     calls = [(f"c{at}", "pay", f'{{"amount": {at}}}') for at in range(8)]
-    with run_service(cashier(wants(*calls), "Done.")) as client:
+    with run_service(cashier(calling(*calls), "Done.")) as client:
         run = client.post("/runs", {"agent": "cashier", "input": "Pay."}).json()["id"]
         ended(client, run)
         answers: list[int] = []
@@ -314,7 +314,7 @@ async def test_a_run_is_cancelled_before_its_first_step() -> None:
 
 
 def test_a_run_that_waits_can_be_cancelled(run_service: RunService) -> None:
-    with run_service(cashier(wants(ONE), "Done.")) as client:
+    with run_service(cashier(calling(ONE), "Done.")) as client:
         run = client.post("/runs", {"agent": "cashier", "input": "Pay."}).json()["id"]
         ended(client, run)
         assert client.post(f"/runs/{run}/cancel").json()["status"] == "cancelled"
@@ -322,7 +322,7 @@ def test_a_run_that_waits_can_be_cancelled(run_service: RunService) -> None:
         assert PAID == []
 
 
-def test_the_same_key_starts_a_run_once(run_service: RunService) -> None:
+def test_the_same_key_starts_one_run(run_service: RunService) -> None:
     model = ScriptedModel.repeat("Hm.")
     with run_service(Agent(model, name="a")) as client:
         body, key = {"agent": "a", "input": "Hi", "session": "s"}, {"Idempotency-Key": "order-1"}
@@ -334,7 +334,7 @@ def test_the_same_key_starts_a_run_once(run_service: RunService) -> None:
         assert (other.status_code, other.json()["error"]["code"]) == (409, "idempotency_key_reused")
 
 
-def test_what_fails_says_so_and_what_is_internal_stays_inside(run_service: RunService) -> None:
+def test_a_failed_run_reports_its_error_without_internal_text(run_service: RunService) -> None:
     with run_service(Agent(ScriptedModel([RuntimeError("password=hunter2")]), name="a")) as client:
         run = client.post("/runs", {"agent": "a", "input": "Hi"}).json()["id"]
         done = ended(client, run)
@@ -365,7 +365,7 @@ _BODIES = [
 ]
 
 
-def test_a_run_that_cannot_be_is_refused_before_anything_is_kept(run_service: RunService) -> None:
+def test_an_invalid_run_is_refused_and_not_stored(run_service: RunService) -> None:
     failures: list[str] = []
     with run_service(Agent(ScriptedModel.repeat("Hm."), name="a")) as client:
         for body in _BODIES:
@@ -381,7 +381,7 @@ def test_a_run_that_cannot_be_is_refused_before_anything_is_kept(run_service: Ru
 
 
 async def test_a_server_that_stops_loses_no_run(tmp_path: Path) -> None:
-    """It is gone on with by the next one: what was done is not done again."""
+    """The next server continues it without repeating calls."""
     done: list[str] = []
 
     def look() -> str:
@@ -393,7 +393,7 @@ async def test_a_server_that_stops_loses_no_run(tmp_path: Path) -> None:
 
     options = ServerOptions(grace_seconds=0.2)
     with Memory(tmp_path / "home") as memory:
-        first = agent(wants(("c1", "look", "{}")), Delayed(60, "never"), memory=memory)
+        first = agent(calling(("c1", "look", "{}")), Delayed(60, "never"), memory=memory)
         with closing(RunStore(tmp_path / "runs.db")) as store, served(first, store=store, options=options) as client:
             run = client.post("/runs", {"agent": "a", "input": "Hi", "session": "s"}).json()["id"]
             model: Any = first.chain.model
@@ -410,7 +410,7 @@ async def test_a_server_that_stops_loses_no_run(tmp_path: Path) -> None:
             assert ids == sorted(set(ids))
 
 
-def test_a_journal_of_a_newer_version_is_left_to_a_server_that_can_read_it(tmp_path: Path) -> None:
+def test_a_journal_of_a_newer_version_is_left_to_a_newer_server(tmp_path: Path) -> None:
     now = time.time()
     record = RunRecord(
         run_id="r",
@@ -441,7 +441,7 @@ def test_a_journal_of_a_newer_version_is_left_to_a_server_that_can_read_it(tmp_p
                 assert client.get("/runs/r/journal").text == newer
 
 
-def test_a_tenant_cannot_take_all_the_room(run_service: RunService) -> None:
+def test_a_tenant_cannot_exceed_its_number_of_runs(run_service: RunService) -> None:
     agent = Agent(ScriptedModel.repeat(Delayed(300, "late")), name="a")
     with ThreadPoolExecutor(4) as pool, run_service(agent, options=ServerOptions(runs_per_tenant=2)) as client:
 
@@ -452,7 +452,7 @@ def test_a_tenant_cannot_take_all_the_room(run_service: RunService) -> None:
         assert len(begun) == 2 and start("e").status_code == 429
         runs = [one.json() for one in begun]
         known = next(key for key in "abcd" if start(key).status_code == 202)
-        assert start(known).json()["id"] in [run["id"] for run in runs]  # a run that there is takes no more room
+        assert start(known).json()["id"] in [run["id"] for run in runs]  # a repeated start takes no place
         client.post(f"/runs/{runs[0]['id']}/cancel")
         until(lambda: start("e").status_code == 202)
         for run in client.get("/runs").json()["runs"]:
@@ -470,7 +470,7 @@ IMAGE = {"source": {"bytes": "iVBO"}, "media_type": "image/png", "name": None, "
     ],
 )
 def test_bytes_of_an_answer_are_base64(output: Any, value: Any, expected: Any) -> None:
-    reply = wants(("c1", "answer", "{}"))
+    reply = calling(("c1", "answer", "{}"))
     if value is not None:
         reply = Message("assistant", content=(value,))
     else:
@@ -480,11 +480,11 @@ def test_bytes_of_an_answer_are_base64(output: Any, value: Any, expected: Any) -
         assert (run["status"], run["output"]) == ("finished", expected)
 
 
-def test_an_answer_that_json_has_no_form_of_is_kept_and_shown() -> None:
+def test_an_answer_without_a_json_form_is_stored_and_shown() -> None:
     def far() -> float:
         return float("nan")
 
-    agent = Agent(ScriptedModel([wants(("c1", "far", "{}"))]), name="a", output=far)
+    agent = Agent(ScriptedModel([calling(("c1", "far", "{}"))]), name="a", output=far)
     with served(agent) as client:
         run = client.post("/runs", {"agent": "a", "input": "Hi"}).json()["id"]
         assert ended(client, run)["status"] == "finished"
@@ -494,7 +494,7 @@ def test_an_answer_that_json_has_no_form_of_is_kept_and_shown() -> None:
 
 
 @pytest.mark.parametrize("body", ["{", "[]", "", '{"output": 7}', '{"output": Infinity, "error": [1]}'])
-def test_a_stored_run_that_is_damaged_is_reported_and_hurts_no_other(tmp_path: Path, body: str) -> None:
+def test_a_damaged_stored_run_is_reported_and_affects_no_other_run(tmp_path: Path, body: str) -> None:
     path = tmp_path / "runs.db"
     record = RunRecord(run_id="good", tenant="local", agent="a", state="finished", created_at=1, updated_at=2)
     with closing(RunStore(path)) as store:
@@ -511,8 +511,8 @@ def test_a_stored_run_that_is_damaged_is_reported_and_hurts_no_other(tmp_path: P
         assert client.delete("/runs/bad").status_code == 204
 
 
-def test_decisions_are_made_at_the_next_server_too(tmp_path: Path) -> None:
-    with closing(RunStore(tmp_path / "runs.db")) as store, served(cashier(wants(ONE)), store=store) as client:
+def test_decisions_can_be_sent_to_the_next_server(tmp_path: Path) -> None:
+    with closing(RunStore(tmp_path / "runs.db")) as store, served(cashier(calling(ONE)), store=store) as client:
         run = client.post("/runs", {"agent": "cashier", "input": "Pay."}).json()["id"]
         ended(client, run)
     with closing(RunStore(tmp_path / "runs.db")) as store, served(cashier("Done."), store=store) as client:
@@ -550,14 +550,14 @@ def test_runs_are_listed_by_page(run_service: RunService) -> None:
 
 
 class SlowlyStored(RunStore):
-    """A store on a disk that takes its time."""
+    """A store on a slow disk."""
 
     def add(self, record: RunRecord, journal: str = "") -> RunRecord:
         time.sleep(0.3)
         return super().add(record, journal)
 
 
-def test_a_run_that_was_answered_is_listed_at_once(tmp_path: Path) -> None:
+def test_a_run_that_was_answered_is_listed_immediately(tmp_path: Path) -> None:
     agent = Agent(ScriptedModel.repeat("Hi."), name="a")
     with closing(SlowlyStored(tmp_path / "runs.db")) as store, served(agent, store=store) as client:
         body = {"model": "a", "messages": [{"role": "user", "content": "Hello"}]}

@@ -1,4 +1,4 @@
-"""Programs as the examples of OpenAI's SDK write them, against agents under the names of the models they ask."""
+"""Programs like the examples of OpenAI's SDK, against agents with the names of their models."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ SOLVED = {"steps": [{"explanation": "Subtract 31.", "output": "8x = -29"}], "ans
 
 
 def reply(sent: Composition) -> Message:
-    """Answer by what is asked last."""
+    """Answer by the last message."""
     messages = sent.messages
     asked = next(message.text for message in reversed(messages) if message.role == "user")
     results = [message.text for message in messages if message.role == "tool"]
@@ -147,7 +147,7 @@ def test_responses_call_tools_in_a_loop(client: OpenAI) -> None:
     assert response.output_text == "You asked Weather; rain in Paris, rain in Oslo."
 
 
-def test_responses_go_on_with_an_id_and_with_items(client: OpenAI) -> None:
+def test_responses_continue_with_an_id_and_with_items(client: OpenAI) -> None:
     first = client.responses.create(model=MODEL, input="One")
     second = client.responses.create(model=MODEL, input="Two", previous_response_id=first.id)
     assert second.output_text.startswith("You asked Two")

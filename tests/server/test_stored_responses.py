@@ -132,7 +132,7 @@ def test_references_to_items_are_read_as_the_items(tmp_path: Path) -> None:
             create(model="shop", input=[{"id": ids[0]}] * 1_001)
 
 
-def test_media_that_the_form_does_not_have_are_listed_as_text() -> None:
+def test_media_without_a_form_in_the_api_are_listed_as_text() -> None:
     audio = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
     with opened("Hm.") as client:
         response = created(client, [{"role": "user", "content": [audio]}])

@@ -1,4 +1,4 @@
-"""Tokens, tenants and what they may use: nobody sees, decides or uses what is another one's."""
+"""Tokens, tenants and their permissions: no caller reads, decides or uses data of another caller."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def tokens(path: Path, **scopes: tuple[Any, ...]) -> dict[str, str]:
 ALL: Any = ("run", "read", "approve", "metrics")
 
 
-def test_two_tenants_with_a_session_of_one_name_never_see_each_other(tmp_path: Path) -> None:
+def test_two_tenants_with_sessions_of_the_same_name_are_separate(tmp_path: Path) -> None:
     own = tokens(tmp_path / "access.yaml", acme=ALL, bolt=ALL)
     model = ScriptedModel.repeat("Noted.")
     with Memory(tmp_path / "home") as memory:
@@ -74,7 +74,7 @@ def test_two_tenants_with_a_session_of_one_name_never_see_each_other(tmp_path: P
             assert done.choices and "4711" not in "".join(one.text for one in model.requests[-1].messages)
 
 
-def test_without_tokens_callers_are_the_tenant_whose_memory_the_agents_have(tmp_path: Path) -> None:
+def test_callers_without_tokens_belong_to_the_tenant_of_the_memory_of_the_agents(tmp_path: Path) -> None:
     model = ScriptedModel.repeat("Noted.")
     with Memory(tmp_path / "home", scope="acme") as memory:
         memory.documents.add("The code of the gate is 4711.", source="gate.md")
@@ -108,7 +108,7 @@ THEIRS = [
 ]
 
 
-def test_the_run_of_another_tenant_is_not_there(tmp_path: Path) -> None:
+def test_the_run_of_another_tenant_is_not_found(tmp_path: Path) -> None:
     own = tokens(tmp_path / "access.yaml", acme=ALL, bolt=ALL)
     with served(paying(), access=Access(tmp_path / "access.yaml")) as client:
         run = client.post("/runs", {"agent": "cashier", "input": "Pay 3."}, own["acme"]).json()["id"]
@@ -126,7 +126,7 @@ def test_the_run_of_another_tenant_is_not_there(tmp_path: Path) -> None:
         assert client.get(f"/runs/{run}", own["acme"]).json()["status"] == "waiting"
 
 
-def test_a_user_of_a_tenant_has_its_own_sessions_runs_and_responses(tmp_path: Path) -> None:
+def test_a_user_of_a_tenant_has_separate_sessions_runs_and_responses(tmp_path: Path) -> None:
     path = tmp_path / "access.yaml"
     all_users = add_token(path, "t", "acme", scopes=ALL)
     ada, bob = (add_token(path, name, "acme", scopes=ALL, user=name) for name in ("ada", "bob"))
@@ -164,7 +164,7 @@ def test_a_user_of_a_tenant_has_its_own_sessions_runs_and_responses(tmp_path: Pa
         assert again.output_text == "Hm."
 
 
-def test_without_tokens_the_inspector_lists_the_sessions_of_all_users_as_they_are_now(tmp_path: Path) -> None:
+def test_the_inspector_without_tokens_lists_the_present_sessions_of_all_users(tmp_path: Path) -> None:
     with Memory(tmp_path / "home") as memory:
         agent = Agent(ScriptedModel.repeat("Hm."), name="a", memory=memory)
         with served(agent) as client:
@@ -173,7 +173,7 @@ def test_without_tokens_the_inspector_lists_the_sessions_of_all_users_as_they_ar
                 answer = client.get(f"/inspector/api/session?name={name}")
                 if answer.status_code == 404:
                     return []
-                assert answer.json()["session"] == name  # by which the page asks for its turns
+                assert answer.json()["session"] == name  # the page requests its turns with this key
                 return [turn["input"] for turn in answer.json()["turns"]]
 
             memory.within("bolt").session("theirs").append(Message("user", "x"))
@@ -198,12 +198,12 @@ def test_without_tokens_the_inspector_lists_the_sessions_of_all_users_as_they_ar
             assert seen("local/main") == []
             memory.session("main").append(Message("user", "another"))
             assert seen("local/main") == ["another"]
-            for number in range(10):  # more than stay open
+            for number in range(10):  # more sessions than stay open
                 memory.session(f"s{number}").append(Message("user", f"of {number}"))
             assert [seen(f"local/s{number}") for number in range(10)] == [[f"of {number}"] for number in range(10)]
 
 
-def test_a_response_of_another_tenant_is_not_there(tmp_path: Path) -> None:
+def test_a_response_of_another_tenant_is_not_found(tmp_path: Path) -> None:
     own = tokens(tmp_path / "access.yaml", acme=ALL, bolt=ALL)
     with served(Agent(ScriptedModel.repeat("Hm."), name="a"), access=Access(tmp_path / "access.yaml")) as client:
         first = client.openai(own["acme"]).responses.create(model="a", input="secret")
@@ -211,8 +211,8 @@ def test_a_response_of_another_tenant_is_not_there(tmp_path: Path) -> None:
             client.openai(own["bolt"]).responses.create(model="a", input="x", previous_response_id=first.id)
 
 
-def test_tools_of_one_client_are_not_gone_on_with_by_another(tmp_path: Path) -> None:
-    """A call id that was guessed, or seen, brings nothing of the other conversation."""
+def test_a_client_cannot_continue_the_tools_of_another_client(tmp_path: Path) -> None:
+    """A call id that was guessed or observed gives no access to the other conversation."""
     own = tokens(tmp_path / "access.yaml", acme=ALL, bolt=ALL)
     model = ScriptedModel.repeat(Message("assistant", "secret plan", tool_calls=(ToolCall("c", "look", "{}"),)))
     look: Any = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
@@ -226,17 +226,17 @@ def test_tools_of_one_client_are_not_gone_on_with_by_another(tmp_path: Path) -> 
         assert "secret plan" not in "".join(one.text for one in model.requests[-1].messages)
 
 
-def test_without_a_token_that_is_known_there_is_nothing(tmp_path: Path) -> None:
+def test_a_request_without_a_valid_token_is_refused(tmp_path: Path) -> None:
     tokens(tmp_path / "access.yaml", acme=ALL)
     wrong = ("", "Bearer", "Basic eDp5", "Bearer ak_nothing", "Bearer " + "x" * 100_000, "ak_x", "Bearer \xff")
     with served(paying(), access=Access(tmp_path / "access.yaml")) as client:
         for sent in [{}, *[{"Authorization": header.encode("latin-1")} for header in wrong]]:
             answer = client.http.get("/runs", headers=sent)
-            assert answer.status_code in (401, 400)  # a header of 100 kB is refused before anybody reads it
+            assert answer.status_code in (401, 400)  # a header of 100 kB is refused before it is read
         assert client.http.get("/healthz").status_code == client.http.get("/readyz").status_code == 200
 
 
-def test_a_scope_is_needed_for_each_thing(tmp_path: Path) -> None:
+def test_each_action_needs_its_scope(tmp_path: Path) -> None:
     path = tmp_path / "access.yaml"
     own = tokens(path, acme=("run", "read"))
     reads = add_token(path, "reader", "acme", scopes=("read",))
@@ -252,7 +252,7 @@ def test_a_scope_is_needed_for_each_thing(tmp_path: Path) -> None:
         assert client.get(f"/runs/{run}", reads).status_code == 200
 
 
-def test_a_token_of_a_user_is_that_user_everywhere(tmp_path: Path) -> None:
+def test_a_token_of_a_user_acts_as_that_user_everywhere(tmp_path: Path) -> None:
     path = tmp_path / "access.yaml"
     own = tokens(path, acme=ALL)
     ada = add_token(path, "ada", "acme", scopes=ALL, user="ada")
@@ -270,7 +270,7 @@ def test_a_token_of_a_user_is_that_user_everywhere(tmp_path: Path) -> None:
         assert [one["name"] for one in client.get("/sessions?user=ada", own["acme"]).json()["sessions"]] == ["s"]
 
 
-def test_a_token_for_some_agents_sees_no_other(tmp_path: Path) -> None:
+def test_a_token_for_some_agents_lists_no_other_agents(tmp_path: Path) -> None:
     path = tmp_path / "access.yaml"
     token = add_token(path, "t", "acme", scopes=ALL)
     path.write_text(path.read_text().replace("    scopes", "    agents: [a]\n    scopes"))
@@ -308,7 +308,7 @@ def test_a_removed_token_stops_working_also_in_an_invalid_file(
         assert client.get("/runs", own["acme"]).status_code == 200
 
 
-def test_the_file_holds_hashes_and_is_its_owners_alone(tmp_path: Path) -> None:
+def test_the_file_contains_hashes_and_is_private_to_its_owner(tmp_path: Path) -> None:
     path = tmp_path / "access.yaml"
     token = add_token(path, "ci", "acme")
     assert token not in path.read_text() and token_hash(token) in path.read_text()
@@ -331,7 +331,7 @@ def test_the_file_holds_hashes_and_is_its_owners_alone(tmp_path: Path) -> None:
         add_token(path, "x", "acme")
 
 
-def test_quotas_limits_and_usage_are_those_of_the_tenant(tmp_path: Path) -> None:
+def test_quotas_limits_and_usage_apply_to_each_tenant(tmp_path: Path) -> None:
     path = tmp_path / "access.yaml"
     own = tokens(path, acme=ALL, bolt=ALL)
     path.write_text("tenants:\n  acme: {tokens_per_day: 100}\n  bolt: {requests_per_minute: 1}\n" + path.read_text())
@@ -351,7 +351,7 @@ def test_quotas_limits_and_usage_are_those_of_the_tenant(tmp_path: Path) -> None
         assert answers[-1].status_code == 429 and int(answers[-1].headers["retry-after"]) >= 1
 
 
-def test_without_tokens_only_this_machine_is_served_under_its_own_name() -> None:
+def test_without_tokens_only_this_machine_is_served_under_its_names() -> None:
     agent = paying()
     with served(agent) as client:
         # The check of the port, which listens for a moment, comes second.
@@ -363,7 +363,7 @@ def test_without_tokens_only_this_machine_is_served_under_its_own_name() -> None
         assert client.http.get("/runs", headers={"Host": f"localhost:{client.port}"}).status_code == 200
 
 
-def test_a_web_page_cannot_ask(tmp_path: Path) -> None:
+def test_a_web_page_cannot_send_requests(tmp_path: Path) -> None:
     with served(paying()) as client:
         form = client.http.post(
             "/runs", content='{"agent": "cashier", "input": "x"}', headers={"Content-Type": "text/plain"}
@@ -418,7 +418,7 @@ def at_once(*calls: Callable[[], object]) -> list[BaseException | None]:
         return [*threads.map(outcome, calls)]
 
 
-def test_of_forks_with_one_name_at_once_one_wins_and_their_messages_are_not_mixed(tmp_path: Path) -> None:
+def test_of_simultaneous_forks_with_the_same_name_one_succeeds_and_messages_are_not_mixed(tmp_path: Path) -> None:
     owner, names = Owner("acme", "ada"), ("a", "b", "c", "d")
     with Memory(tmp_path / "home") as memory:
         for store in (SessionStore(memory, 500), SessionStore(None, 500)):
@@ -459,7 +459,7 @@ def test_a_deleted_conversation_does_not_stay_open_for_readers(tmp_path: Path) -
             assert opened() is None
 
 
-def test_a_conversation_that_another_process_deleted_is_closed_when_another_one_is_read(tmp_path: Path) -> None:
+def test_a_conversation_deleted_by_another_process_is_closed_at_the_next_read(tmp_path: Path) -> None:
     owner = Owner("acme", "ada")
     with Memory(tmp_path / "home") as memory, Memory(tmp_path / "home", scope=Scope("acme")) as elsewhere:
         store = SessionStore(memory, 2)
@@ -472,7 +472,7 @@ def test_a_conversation_that_another_process_deleted_is_closed_when_another_one_
         assert opened() is None and kept() is not None
 
 
-def test_what_an_agent_without_memory_was_told_is_recalled_for_the_same_tenant_and_user_alone(tmp_path: Path) -> None:
+def test_messages_to_an_agent_without_memory_are_recalled_only_for_the_same_tenant_and_user(tmp_path: Path) -> None:
     file = tmp_path / "access.yaml"
     tokens = {
         name: add_token(file, name, whose[0], user=whose[1])
@@ -498,7 +498,7 @@ def test_agents_are_bound_to_tenants_in_any_thread(monkeypatch: pytest.MonkeyPat
         tenant: str
 
     class Tenant(str):
-        """A name whose second hash of a look-up lets another thread look up as many tenants as are cached."""
+        """A name whose second hash of a look-up lets another thread fill the cache of tenants."""
 
         __slots__ = ("hashes",)
 

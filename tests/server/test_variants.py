@@ -36,7 +36,7 @@ def outputs(client: Client, sessions: list[str | None]) -> list[str]:
     return found
 
 
-def test_a_session_has_one_version_and_each_version_its_share(run_service: RunService) -> None:
+def test_a_session_has_one_version_and_each_version_gets_its_share(run_service: RunService) -> None:
     names: list[str | None] = [f"s{number}" for number in range(6)]
     with run_service(desk("old"), variants=[Variant(desk("new"), 0.5)]) as client:
         first = outputs(client, names)
@@ -112,7 +112,7 @@ def test_a_paused_run_continues_with_its_version() -> None:
     assert agents.number("desk", owner, None, "r1", "unknown") == agents.number("desk", owner, None, "r1")
 
 
-def test_variants_that_do_not_fit_are_refused() -> None:
+def test_invalid_variants_are_refused() -> None:
     kwargs = Layers(AdditionalInfoPrompt(Template("{{ shop }}"), volatility="session"))
     with_kwargs = Agent(ScriptedModel.repeat("ok"), layers=kwargs, name="desk")
     other_name = Agent(ScriptedModel.repeat("ok"), "x", name="disk")

@@ -96,7 +96,7 @@ def test_a_request_is_repeated_until_it_is_accepted(receiver: Receiver, monkeypa
 
 
 @pytest.mark.parametrize("statuses", [[500] * 9, [410]])
-def test_a_notice_is_given_up(
+def test_a_notice_is_dropped_after_its_last_attempt(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, statuses: list[int]
 ) -> None:
     monkeypatch.setattr(module, "_PAUSES", (0.0,) * 2)
@@ -108,7 +108,7 @@ def test_a_notice_is_given_up(
     assert SECRET not in caplog.text
 
 
-def test_what_a_stopped_server_did_not_send_is_sent_by_the_next(tmp_path: Path, receiver: Receiver) -> None:
+def test_notices_of_a_stopped_server_are_sent_by_the_next_server(tmp_path: Path, receiver: Receiver) -> None:
     agent = Agent(ScriptedModel.repeat("ok"), name="desk")
     gone = Webhook("http://127.0.0.1:9/hooks", SECRET)
     with served(agent, store=RunStore(tmp_path / "runs.db"), webhooks=[gone]) as client:
