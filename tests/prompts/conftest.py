@@ -1,4 +1,4 @@
-"""Time for what takes long only because the machine is busy."""
+"""Longer time limits for busy machines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.waiting import LONG
 
 @pytest.fixture(autouse=True, scope="module")
 def patient() -> Iterator[None]:
-    """Have the process of isolated templates take its time to start."""
+    """Raise the time limit for the start of the process of isolated templates."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(isolated_process, "_MAX_SECONDS", LONG)
         yield

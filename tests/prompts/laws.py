@@ -1,4 +1,4 @@
-"""How hard the laws are tried."""
+"""Settings of the laws."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 from tests.effort import tries
 
 law = settings(
-    # What the time allows: CI tries the same cases each time, so thousands are worth it only with `--fresh`.
+    # CI draws the same cases in each run: thousands of cases are useful only with `--fresh`.
     max_examples=tries(25, 35),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )

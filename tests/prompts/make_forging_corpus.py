@@ -1,4 +1,4 @@
-"""Writes `forging_corpus.jsonl`: every head and token, behind every character that is not seen, in every place."""
+"""Writes `forging_corpus.jsonl`: each head and token, after each invisible character, in each place."""
 
 from __future__ import annotations
 

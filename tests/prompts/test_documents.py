@@ -1,4 +1,4 @@
-"""Every snippet of the five documents is in a test, or the table says why there is nothing to test."""
+"""Snippets of the five documents, with the test of each or the reason of a missing test."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Snippets(NamedTuple):
 
     module: str
     same: dict[str, list[int]]
-    """By test: those that print what the document prints."""
+    """Numbers of the snippets with the output of the document, by test."""
     differs: dict[tuple[str, str], list[int]]
-    """By test and reason: those that print something else."""
+    """Numbers of the snippets with another output, by test and reason."""
     prose: dict[str, list[int]]
-    """By what it is: those with nothing that runs."""
+    """Numbers of the snippets without code, by content."""
 
     @property
     def numbers(self) -> list[int]:
@@ -35,16 +35,16 @@ TABLE: dict[str, Snippets] = {
     "aisbench_prompt_template": Snippets(
         "evaluation/test_aisbench_document.py",
         same={
-            "test_the_prompt_that_the_document_opens_with": [1, 2],
+            "test_the_first_prompt_of_the_document": [1, 2],
             "test_a_text_with_columns_hides_the_answer": [3, 4],
             "test_dialogues_become_the_lists_that_are_printed": [6, 7, 8, 9, 10, 11, 12],
             "test_the_last_prompt_of_the_model_is_not_sent": [13],
-            "test_turns_are_asked_as_printed": [14, 15, 16, 17, 18],
+            "test_the_requests_of_turns_are_equal_to_the_document": [14, 15, 16, 17, 18],
             "test_media_become_parts_in_the_order_of_the_content": [19, 20],
-            "test_examples_are_shown_as_the_pseudo_code_shows_them": [24, 25, 26],
+            "test_the_prompt_shows_examples_as_the_pseudo_code_does": [24, 25, 26],
             "test_examples_of_a_dialogue_are_turns": [27, 28],
-            "test_one_template_may_be_both": [29, 30],
-            "test_without_examples_a_template_for_examples_asks_and_needs_no_token": [31],
+            "test_one_template_can_render_the_examples_and_the_prompt": [29, 30],
+            "test_a_template_of_examples_renders_the_prompt_without_a_token": [31],
         },
         differs={
             ("test_a_text_with_columns_hides_the_answer", "the page shows no space at a line's end"): [5],
@@ -54,10 +54,10 @@ TABLE: dict[str, Snippets] = {
             ): [21],
             (
                 "test_media_become_parts_in_the_order_of_the_content",
-                "printed as video/mp4 where its template has video/jpeg, and under prompt instead of prompt_mm",
+                "printed as video/mp4, but its template has video/jpeg, and under prompt instead of prompt_mm",
             ): [22],
             (
-                "test_examples_are_shown_as_the_pseudo_code_shows_them",
+                "test_the_prompt_shows_examples_as_the_pseudo_code_does",
                 "the pseudo code fills the columns of the asked row in the text of examples, too",
             ): [23],
         },
@@ -67,13 +67,13 @@ TABLE: dict[str, Snippets] = {
         "evaluation/test_opencompass_document.py",
         same={
             "test_a_meta_template_alone": [1],
-            "test_a_dataset_s_template_within_the_meta_template": [4],
+            "test_the_template_of_a_dataset_within_the_meta_template": [4],
             "test_labels_may_be_dialogues": [6],
         },
         differs={
             ("test_a_meta_template_alone", "printed with spaces and line ends that no field has"): [2, 3],
             (
-                "test_a_dataset_s_template_within_the_meta_template",
+                "test_the_template_of_a_dataset_within_the_meta_template",
                 "printed with another topic than the snippet's, and with spaces and line ends that no field has",
             ): [5],
         },
@@ -109,7 +109,7 @@ TABLE: dict[str, Snippets] = {
             ],
         },
         prose={
-            "the wish in words that the next snippet makes a prompter of": [1],
+            "the request in words, for which the next snippet makes a prompter": [1],
             "the instruction template of the original; its words are in the prompt of snippet 7": [4],
             "the same with the slots filled": [5],
         },
@@ -155,7 +155,7 @@ TABLE: dict[str, Snippets] = {
         prose={},
     ),
 }
-"""Snippets are the fenced blocks of a document; where it has none, its source listings."""
+"""Snippets are the fenced blocks of a document; its source listings if it has no fenced blocks."""
 
 _FENCE = re.compile(r"^( *)(`{3,})[^\n]*\n.*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 
@@ -167,7 +167,7 @@ def names_in(module: str) -> frozenset[str]:
 
 
 @pytest.mark.parametrize("document", TABLE)
-def test_every_row_names_a_test_that_is_there_and_why_it_differs(document: str) -> None:
+def test_each_row_names_an_existing_test_and_the_reason_of_a_difference(document: str) -> None:
     row = TABLE[document]
     tests = {*row.same, *(test for test, _ in row.differs)}
     reasons = [*(reason for _, reason in row.differs), *row.prose]

@@ -1,4 +1,4 @@
-"""No case of the corpus forges a message, a call or a control token, whatever place its text stands in."""
+"""Cases of the corpus forge no message, no call and no control token, in any place."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def written(place: str, text: str, template: str) -> list[Any]:
     return [found.token for found in sorted(tokens.find(shown))]
 
 
-def test_the_corpus_is_of_some_size() -> None:
+def test_the_corpus_has_a_minimum_size() -> None:
     assert len(CASES) >= 1_000
 
 
@@ -99,7 +99,7 @@ def test_no_case_forges(template: str) -> None:
 
 
 @pytest.mark.parametrize("template", sorted({case["template"] for case in CASES} - {""}))
-def test_every_forged_token_is_named_where_it_is_rejected(template: str) -> None:
+def test_the_error_names_each_rejected_token(template: str) -> None:
     for case in CASES:
         if case["template"] == template:
             composition = compose(LAYERS, context(case["place"], case["text"], case["place"].startswith("tool ")))

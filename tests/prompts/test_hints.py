@@ -23,7 +23,7 @@ from agentkit_prompts.hints import DOORS, Hinted, with_option_hints
 from tests.paths import DOORS as PROMISED
 
 
-def test_hints_look_into_all_modules_that_users_import_from() -> None:
+def test_hints_cover_all_public_modules() -> None:
     assert sorted(DOORS) == PROMISED
 
 

@@ -1,4 +1,4 @@
-"""Calls of prompts in the vocabulary of other libraries: the message names the way, which works."""
+"""Calls of prompts in the vocabulary of other libraries: the message names a call that works."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ WRONG: list[tuple[Callable[[], object], type[Exception], str, Callable[[], objec
 
 
 @pytest.mark.parametrize(("wrong", "error", "message", "right"), WRONG)
-def test_the_message_names_a_way_that_works(
+def test_the_message_names_a_call_that_works(
     wrong: Callable[[], object], error: type[Exception], message: str, right: Callable[[], object]
 ) -> None:
     check_right_way(wrong, error, message, right)

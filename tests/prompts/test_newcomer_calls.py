@@ -58,7 +58,7 @@ def test_a_rendering_shows_its_text_cut_in_the_middle() -> None:
     assert repr(rendered).startswith("Rendered('aaa") and len(repr(rendered)) < 1_100
 
 
-def test_a_tool_is_what_the_decorator_returns() -> None:
+def test_the_class_tool_is_equivalent_to_the_decorator() -> None:
     assert Tool(add).spec == tool(add).spec
     tools = Toolset([add])
     assert tools["add"].name == "add" and "add" in tools and "sub" not in tools
@@ -108,7 +108,7 @@ CLASSES: list[tuple[Callable[..., object], Any, type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("call", "given", "error", "message"), CLASSES)
-def test_a_class_instead_of_an_instance_is_named(
+def test_the_error_names_a_class_instead_of_an_instance(
     call: Callable[..., object], given: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):

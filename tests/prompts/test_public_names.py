@@ -1,4 +1,4 @@
-"""The doors of the layers: every public name is there when it is asked for, and completes at a prompt."""
+"""Public modules of the layers: each public name can be imported, and completes at a prompt."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.paths import DOORS
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_every_public_name_can_be_had_and_completes(door: str) -> None:
+def test_each_public_name_can_be_imported_and_completed(door: str) -> None:
     module = importlib.import_module(door)
     assert module.__all__
     assert set(module.__all__) <= set(dir(module))
@@ -18,7 +18,7 @@ def test_every_public_name_can_be_had_and_completes(door: str) -> None:
     assert [name for name in module.__all__ if getattr(module, name, None) is None] == []
 
 
-def test_an_unknown_name_says_what_there_is_and_which_one_was_meant() -> None:
+def test_the_error_of_an_unknown_name_suggests_a_name() -> None:
     module = importlib.import_module("agentkit.prompts")
     with pytest.raises(AttributeError) as caught:
         _ = module.WrapPromt
@@ -26,7 +26,7 @@ def test_an_unknown_name_says_what_there_is_and_which_one_was_meant() -> None:
     assert "WrapPrompt" in str(caught.value)
 
 
-def test_no_two_public_things_share_a_name() -> None:
+def test_no_two_public_objects_share_a_name() -> None:
     homes: dict[str, set[int]] = {}
     for door in DOORS:
         module = importlib.import_module(door)
@@ -35,7 +35,7 @@ def test_no_two_public_things_share_a_name() -> None:
     assert sorted(name for name, things in homes.items() if len(things) > 1) == []
 
 
-def test_the_front_doors_hold_what_most_programs_use_and_the_rooms_have_all_of_theirs() -> None:
+def test_the_main_modules_have_few_names_and_submodules_have_all_names() -> None:
     front = importlib.import_module("agentkit")
     assert len(front.__all__) <= 64
     names = importlib.import_module("agentkit.prompts").__all__

@@ -1,4 +1,4 @@
-"""The test kit works, and can fail."""
+"""Assertions of the test kit that pass and fail."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_golden_file_is_written_once_and_then_compared(tmp_path: Path, monkeyp
     assert path.read_text("utf-8") == golden_text(compose(LAYERS, CTX))
 
 
-def test_a_golden_file_shows_everything_that_is_sent_and_nothing_invisible() -> None:
+def test_a_golden_file_has_the_complete_request_without_invisible_characters() -> None:
     text = golden_text(compose(LAYERS, CTX))
     for shown in ("== system", "| Be brief.", "\\u202ed\\ud800", "== tool answers 2", "-> 2 look {}", "== image "):
         assert shown in text
@@ -112,7 +112,7 @@ def test_no_attack_forges_a_role_in_prompts_of_every_kind() -> None:
     assert_no_forged_roles(Layers())
 
 
-def test_a_kwarg_whose_schema_refuses_an_attack_is_no_way_in() -> None:
+def test_a_schema_that_refuses_an_attack_protects_its_kwarg() -> None:
     schema = {"properties": {"mode": {"enum": ["fast"]}, "note": {"type": "string"}}, "required": ["mode", "note"]}
     layers = Layers(AdditionalInfoPrompt(Template("{{ mode }}{{ note }}", params_schema=schema)))
     kwargs = {"mode": "fast", "note": "x"}
@@ -120,7 +120,7 @@ def test_a_kwarg_whose_schema_refuses_an_attack_is_no_way_in() -> None:
 
 
 class Splitting(BasePrompt):
-    """A careless prompt: it lets user text decide whether there is a system message."""
+    """Careless prompt: the user text decides if the composition has a system message."""
 
     template: Template = Template("")
 
@@ -128,8 +128,8 @@ class Splitting(BasePrompt):
         return Rendered.from_text("on" if "system" in ctx.user_input.text else "")
 
 
-class Vouching(BasePrompt):
-    """A careless prompt: it passes user text off as the developer's."""
+class Trusting(BasePrompt):
+    """Careless prompt: user text becomes text of the developer."""
 
     template: Template = Template("")
 
@@ -138,7 +138,7 @@ class Vouching(BasePrompt):
 
 
 class Compiling(BasePrompt):
-    """A careless prompt: it makes a template of a document."""
+    """Careless prompt: a document becomes a template."""
 
     template: Template = Template("")
 
@@ -154,12 +154,12 @@ class Compiling(BasePrompt):
     ("prompt", "fault"),
     [
         (Splitting(), "roles"),
-        (Vouching(), "trust"),
+        (Trusting(), "trust"),
         (Compiling(), "template"),
     ],
     ids=lambda value: getattr(value, "label", value),
 )
-def test_a_careless_prompt_is_caught(prompt: BasePrompt, fault: str) -> None:
+def test_the_kit_detects_a_careless_prompt(prompt: BasePrompt, fault: str) -> None:
     ctx = PromptContext(user_input="hello", documents=["calm"])
     with pytest.raises(ForgeryFound) as caught:
         assert_no_forged_roles(Layers(prompt), ctx)
@@ -167,18 +167,18 @@ def test_a_careless_prompt_is_caught(prompt: BasePrompt, fault: str) -> None:
     assert CANARY in caught.value.attack
 
 
-def test_every_attack_can_be_found_again() -> None:
+def test_each_attack_is_found_in_the_text() -> None:
     assert all(CANARY in attack for attack in ATTACKS)
 
 
 def reachable(strategy: Any, wanted: Callable[[Any], bool]) -> None:
     tried = settings(max_examples=3_000, database=None, deadline=None, phases=[Phase.generate])
-    find(strategy, wanted, settings=tried, random=Random(2))  # how long it looks must not depend on luck
+    find(strategy, wanted, settings=tried, random=Random(2))  # The number of tries must not depend on chance.
 
 
 @pytest.mark.untraced
 @pytest.mark.long
-def test_strategies_reach_what_laws_need() -> None:
+def test_strategies_draw_all_kinds_of_values() -> None:
     wanted: list[tuple[Any, Callable[[Any], Any]]] = [
         (some.hostile_texts(), lambda text: any(0xD800 <= ord(char) <= 0xDFFF for char in text)),
         (some.hostile_texts(), lambda text: "<|media:image:" in text),
@@ -205,11 +205,11 @@ def test_media_reach_the_text_of_random_trees() -> None:
     from hypothesis import strategies as st
 
     pair = st.tuples(some.prompts(), some.contexts())
-    most = unless_fresh(1, 2)  # two of them are found after thousands of trees
+    most = unless_fresh(1, 2)  # Two of these need thousands of trees.
     reachable(pair, lambda both: bool(both[0].children) and len(both[0].render(both[1]).media) >= most)
 
 
-def test_the_kit_loads_without_hypothesis_and_says_what_it_lacks() -> None:
+def test_without_hypothesis_the_kit_loads_and_its_strategies_name_the_extra() -> None:
     program = (
         "import sys; sys.modules['hypothesis'] = None\n"
         "from agentkit.testing import assert_golden\n"
@@ -221,7 +221,7 @@ def test_the_kit_loads_without_hypothesis_and_says_what_it_lacks() -> None:
     assert "agentkit.testing.strategies needs hypothesis: pip install hypothesis" in done.stdout
 
 
-def test_the_attack_on_roles_works_with_a_fence_and_sees_one_that_is_ended() -> None:
+def test_the_attack_on_roles_accepts_a_fence_and_detects_an_ended_fence() -> None:
     assert_no_forged_roles(Layers(MemoPrompt(fence=True), before_input=ToolPrompt()))
 
     class Careless(BasePrompt):
@@ -259,7 +259,7 @@ def kinds_of_faults(monkeypatch: pytest.MonkeyPatch, name: str, value: Any) -> t
     return caught.value.kinds
 
 
-def test_the_kit_sees_a_target_that_forges_a_role(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kit_detects_a_target_that_forges_a_role(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = Composition.to_openai
 
     def forged(self: Composition) -> dict[str, Any]:
@@ -270,7 +270,7 @@ def test_the_kit_sees_a_target_that_forges_a_role(monkeypatch: pytest.MonkeyPatc
     assert "payload" in kinds_of_faults(monkeypatch, "to_openai", forged)
 
 
-def test_the_kit_sees_tools_and_media_that_untrusted_text_adds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kit_detects_tools_and_media_that_untrusted_text_adds(monkeypatch: pytest.MonkeyPatch) -> None:
     tools = property(lambda self: (ToolSpec("obey"),) if "canary" in self.text else ())
     assert "tools" in kinds_of_faults(monkeypatch, "tools", tools)
     monkeypatch.undo()
@@ -286,7 +286,7 @@ def test_the_kit_sees_tools_and_media_that_untrusted_text_adds(monkeypatch: pyte
     assert "marker" in kinds_of_faults(monkeypatch, "marked_text", posing)
 
 
-def test_the_kit_attacks_kwargs_parts_and_untrusted_documents_and_spares_trusted_ones() -> None:
+def test_the_kit_attacks_kwargs_parts_and_documents_but_no_trusted_documents() -> None:
     seen: set[str] = set()
 
     class Watching(BasePrompt):

@@ -1,4 +1,4 @@
-"""Messages and their parts are checked when they are made: a field of the wrong type is an error there, not later."""
+"""Checks of the fields of messages and of their parts at construction."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_field_of_the_wrong_type_is_refused_by_its_name(field: tuple[Any, str,
     assert str(raised.name).partition("[")[0] == name
 
 
-def test_all_wrong_fields_of_a_message_are_named_at_once() -> None:
+def test_the_error_names_all_invalid_fields_of_a_message() -> None:
     with pytest.raises(MessageError) as caught:
         Message("tool", "x", name=5, tool_call_id=6)  # type: ignore[arg-type]
     assert [problem.place for problem in caught.value.problems] == ["name", "tool_call_id"]
@@ -69,7 +69,7 @@ def test_all_wrong_fields_of_a_message_are_named_at_once() -> None:
     assert [problem.place for problem in caught.value.problems] == ["text", "signature", "at"]
 
 
-def test_calls_and_thoughts_may_be_given_as_lists() -> None:
+def test_a_message_accepts_lists_of_calls_and_of_thoughts() -> None:
     call, thought = ToolCall("1", "f"), Thinking("why")
     message = Message("assistant", "x", [call], thinking=[thought])  # type: ignore[arg-type]
     assert (message.tool_calls, message.thinking) == ((call,), (thought,))

@@ -1,4 +1,4 @@
-"""Nothing of a context stays reachable after its last user let go of it."""
+"""Lifetime of contexts: the garbage collector frees all parts after the last reference."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LAYERS = Layers(
 
 
 class Value:
-    """Something of a tenant, in its additional kwargs."""
+    """Value of a tenant in the additional kwargs."""
 
     def __str__(self) -> str:
         return "a value"
@@ -76,7 +76,7 @@ def use(ctx: PromptContext, cache: RenderCache | None = None) -> None:
 
 
 @pytest.mark.parametrize("with_memo", [False, True])
-def test_what_a_context_held_is_gone_with_it(with_memo: bool) -> None:
+def test_the_parts_of_a_context_are_freed_with_the_context(with_memo: bool) -> None:
     cache = RenderCache() if with_memo else None
     ctx = context(1)
     use(ctx, cache)
@@ -86,7 +86,7 @@ def test_what_a_context_held_is_gone_with_it(with_memo: bool) -> None:
     assert [ref() for ref in seen if ref() is not None] == []
 
 
-def test_a_memo_that_lives_on_forgets_the_turn_before() -> None:
+def test_a_render_cache_frees_the_previous_turn() -> None:
     cache = RenderCache()
     ctx = context(1)
     use(ctx, cache)
@@ -99,7 +99,7 @@ def test_a_memo_that_lives_on_forgets_the_turn_before() -> None:
 
 @pytest.mark.parametrize("template", ["qwen2_5", "internlm2", "llama3_1"])
 @pytest.mark.parametrize("budget", [None, 10_000])
-def test_layers_of_fixed_text_forget_the_tools_they_were_written_with(template: str, budget: int | None) -> None:
+def test_layers_of_fixed_text_free_the_tools_of_a_composition(template: str, budget: int | None) -> None:
     layers = Layers("You are helpful.")
     ctx = PromptContext(user_input="q", tools=[ToolSpec("look", "Looks up what tenant 17 keeps.")])
     first = compose(layers, ctx, budget=budget).to_text(template)
@@ -114,7 +114,7 @@ def test_layers_of_fixed_text_forget_the_tools_they_were_written_with(template: 
 
 @pytest.mark.long
 @pytest.mark.untraced
-def test_thousands_of_contexts_leave_nothing() -> None:
+def test_thousands_of_contexts_leave_no_objects() -> None:
     cache = RenderCache()
     blocks: list[int] = []
     step = tries(700, 1_000)
@@ -143,7 +143,7 @@ def test_counters_of_a_request_leave_no_lists_in_a_conversation() -> None:
     assert sum(ref() is not None for ref in kept) <= 10
 
 
-def test_what_is_used_every_turn_is_derived_once_beside_what_is_not() -> None:
+def test_a_function_used_in_each_turn_is_derived_once_next_to_new_functions() -> None:
     conversation = Conversation([Message("user", str(number)) for number in range(50)])
     asked: list[str] = []
 
@@ -157,7 +157,7 @@ def test_what_is_used_every_turn_is_derived_once_beside_what_is_not() -> None:
     assert len(asked) == 50
 
 
-def test_the_tools_of_a_session_are_written_once() -> None:
+def test_the_tools_of_a_session_are_serialized_once() -> None:
     cache, tools = RenderCache(), (ToolSpec("look"),)
     first, second, other = (
         compose(Layers("x"), PromptContext(user_input="q", tools=given), cache=cache).to_openai()["tools"]
@@ -168,7 +168,7 @@ def test_the_tools_of_a_session_are_written_once() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarning")
-def test_kwargs_made_anew_of_the_same_values_are_recognised_and_others_are_not() -> None:
+def test_the_cache_recognises_kwargs_with_equal_values_of_the_same_types() -> None:
     layers, cache = Layers(AdditionalInfoPrompt("{{ who }} {{ number }}"), conversation=False), RenderCache()
     kwargs: dict[str, Any] = {"who": "ada", "number": 1}
     shown: list[object] = []
@@ -181,7 +181,7 @@ def test_kwargs_made_anew_of_the_same_values_are_recognised_and_others_are_not()
     assert len({id(item) for item in shown}) == 4
 
 
-def test_the_digest_of_a_file_holds_no_content(tmp_path: Any) -> None:
+def test_the_digest_of_a_file_keeps_no_content(tmp_path: Any) -> None:
     from agentkit_prompts.context import parts as module
 
     path = tmp_path / "a.png"
@@ -191,7 +191,7 @@ def test_the_digest_of_a_file_holds_no_content(tmp_path: Any) -> None:
 
 
 def texts_in_modules() -> set[str]:
-    """Return every text that something at the top of a module holds, caches of functions included."""
+    """Return the texts of all values of modules, the caches of functions included."""
     seen, texts = set[int](), set[str]()
     waiting: list[Any] = [
         thing
@@ -212,7 +212,7 @@ def texts_in_modules() -> set[str]:
     return texts
 
 
-def test_no_module_holds_the_key_or_the_words_of_a_session() -> None:
+def test_no_module_keeps_the_key_or_the_texts_of_a_session() -> None:
     key, word = "the key of tenant 17", "pin 4711"
     ctx = PromptContext(
         user_input=f"{word}!", session_key=key, conversation=[Message("user", word), Message("assistant", f"{word}?")]

@@ -1,4 +1,4 @@
-"""A context is a value: equal, hashable, copied, pickled, written as JSON and read back."""
+"""Contexts as values: equality, hash, copy, pickle and JSON."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ FULL = PromptContext(
 
 
 def is_utf8(ctx: PromptContext) -> bool:
-    """Whether all its text can be encoded: JSON has no form of lone surrogates."""
+    """True if JSON can encode all texts: JSON has no form of lone surrogates."""
     try:
         CONTEXTS.dump_json(ctx)
     except (UnicodeEncodeError, PydanticSerializationError):
@@ -102,7 +102,7 @@ def is_utf8(ctx: PromptContext) -> bool:
     return True
 
 
-def test_a_context_comes_back_from_json() -> None:
+def test_a_context_is_equal_after_json() -> None:
     back = CONTEXTS.validate_json(CONTEXTS.dump_json(FULL))
     assert back == FULL
     assert hash(back) == hash(FULL)
@@ -114,7 +114,7 @@ def test_a_context_comes_back_from_json() -> None:
 
 @law
 @given(some.contexts())
-def test_any_context_comes_back(ctx: PromptContext) -> None:
+def test_any_context_is_equal_after_json_and_pickle(ctx: PromptContext) -> None:
     if is_utf8(ctx):
         assert CONTEXTS.validate_json(CONTEXTS.dump_json(ctx)) == ctx
         assert CONTEXTS.validate_python(json.loads(CONTEXTS.dump_json(ctx))) == ctx
@@ -158,7 +158,7 @@ def test_a_template_can_read_each_field_that_is_not_hidden() -> None:
     assert all(FULL.view[name] is getattr(FULL, name) for name in CONTEXT_NAMES - {"additional_kwargs"})
 
 
-def test_what_differs_is_unequal() -> None:
+def test_contexts_with_different_fields_are_unequal() -> None:
     changes: list[dict[str, Any]] = [
         {"user_input": "x"},
         {"documents": ()},
@@ -212,7 +212,7 @@ def test_a_context_has_a_json_schema(mode: Any) -> None:
     ("value", "place"),
     [(object(), "value"), ({1, 2j}, "value"), ([[object()]], "value[0][0]"), ({"a": {"b": len}}, "value.a.b")],
 )
-def test_what_has_no_json_form_is_named_not_guessed(value: object, place: str) -> None:
+def test_the_error_names_a_value_without_a_json_form(value: object, place: str) -> None:
     with pytest.raises(PydanticSerializationError) as caught:
         CONTEXTS.dump_json(PromptContext(user_input="x", extra={"value": value}))
     assert f": {place}: " in str(caught.value)  # pydantic keeps the text of the error only
@@ -242,7 +242,7 @@ async def test_a_choice_of_examples_is_part_of_the_context() -> None:
     assert compose(layers, stored).context.selections == ctx.selections
 
 
-async def test_a_stored_choice_is_used_while_it_fits() -> None:
+async def test_a_stored_choice_is_used_while_it_is_valid() -> None:
     class Never:
         async def select(self, query: str, examples: Any) -> Any:
             raise AssertionError("asked again")
@@ -275,7 +275,7 @@ def test_templates_write_items_as_json(name: str, shown: str) -> None:
     assert json.loads(written)[0].items() >= json.loads("{" + shown + "}").items()
 
 
-def test_every_problem_is_named_with_its_place() -> None:
+def test_the_error_names_the_place_of_each_problem() -> None:
     with pytest.raises(ContextError) as caught:
         PromptContext(
             docments=[],  # type: ignore[call-arg]
@@ -319,7 +319,7 @@ def test_every_problem_is_named_with_its_place() -> None:
         (lambda: FULL.evolve(now="today"), "now"),  # type: ignore[arg-type]
     ],
 )
-def test_one_problem_is_named(make: Any, place: str) -> None:
+def test_the_error_names_a_single_problem(make: Any, place: str) -> None:
     with pytest.raises(ContextError) as caught:
         make()
     assert [at for at, _ in caught.value.problems] == [place]
@@ -342,7 +342,7 @@ def test_a_long_list_of_problems_is_cut() -> None:
 
 
 class Word(str, Enum):  # noqa: UP042 (what people wrote before there was a StrEnum)
-    """Text whose `str()`, `format()` and `hash()` are others than those of its letters."""
+    """Text whose `str()`, `format()` and `hash()` differ from its characters."""
 
     A = "a"
 
@@ -364,7 +364,7 @@ class Loud(str):
 
 
 def everywhere(text: str) -> PromptContext:
-    """Return a context that has a text in all its places."""
+    """Return a context with a text in each field."""
     return PromptContext(
         user_input=UserInput([Text(text), Image(text, text, text)]),
         conversation=[
@@ -385,7 +385,7 @@ def everywhere(text: str) -> PromptContext:
 
 
 @pytest.mark.parametrize("text", [Word.A, Loud("a")], ids=["an enum", "a class of its own"])
-def test_text_of_another_class_is_the_text_that_it_holds(text: str) -> None:
+def test_text_of_a_subclass_is_its_characters(text: str) -> None:
     ctx, plain = everywhere(text), everywhere("a")
     assert ctx == plain and hash(ctx) == hash(plain) and repr(ctx) == repr(plain)
     assert CONTEXTS.validate_json(CONTEXTS.dump_json(ctx)) == plain
@@ -397,13 +397,13 @@ def test_text_of_another_class_is_the_text_that_it_holds(text: str) -> None:
     assert mine.to_openai() == other.to_openai() and mine.to_text() == other.to_text()
 
 
-def test_conversations_are_fields_too() -> None:
+def test_a_conversation_can_be_a_field_of_a_model() -> None:
     history: TypeAdapter[Conversation] = TypeAdapter(Conversation)
     assert history.validate_json(history.dump_json(FULL.conversation)) == FULL.conversation
     assert history.validate_python(FULL.conversation) is FULL.conversation
 
 
-def test_no_field_of_a_context_can_be_changed_whatever_way_it_was_made() -> None:
+def test_no_field_of_a_context_can_be_changed() -> None:
     made = PromptContext(user_input="hi", session_key="secret")
     ways = [made, made.evolve(locale="de"), copy.copy(made), copy.deepcopy(made), pickle.loads(pickle.dumps(made))]
     for one in ways:

@@ -1,4 +1,4 @@
-"""Bad input gives correct output or a typed error that says what, where and what to do; never a stray exception."""
+"""Invalid input: correct output, or a typed error with the problem, the place and the remedy."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ PLACES: dict[str, tuple[BasePrompt, Callable[[str], PromptContext]]] = {
 
 
 @for_cases(("place", "kind"), itertools.product(PLACES, TEXTS))
-def test_any_text_comes_out_as_it_went_in(place: str, kind: str) -> None:
+def test_any_text_is_rendered_without_a_change(place: str, kind: str) -> None:
     text = TEXTS[kind]
     prompt, context = PLACES[place]
     ctx = context(text)
@@ -135,7 +135,7 @@ def test_a_template_of_a_megabyte_is_literal_or_refused() -> None:
 
 
 @pytest.mark.parametrize("make", [deep, cyclic])
-def test_data_without_end_is_refused_wherever_it_stands(make: Callable[[], list[Any]]) -> None:
+def test_deep_or_cyclic_data_is_refused_in_each_field(make: Callable[[], list[Any]]) -> None:
     for item, place in (
         (lambda: Document("x", metadata={"a": make()}), "metadata"),
         (lambda: Fact("x", metadata={"a": make()}), "metadata"),
@@ -199,7 +199,7 @@ def test_a_field_with_the_name_of_a_method_is_the_field(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["method", "__class__", "_private", "missing"])
-def test_what_is_no_field_is_a_template_error(name: str) -> None:
+def test_an_attribute_that_is_not_a_field_is_a_template_error(name: str) -> None:
     ctx = PromptContext(user_input=UserInput("", additional_kwargs={"thing": Named()}))
     with pytest.raises(TemplateError):
         AdditionalInfoPrompt("{{ thing." + name + " }}").format_2_str(ctx)
@@ -213,7 +213,7 @@ def test_kwargs_may_have_the_names_of_dict_methods(name: str) -> None:
 
 
 class Loop(WrapPrompt):
-    """A prompt that was tricked into containing itself."""
+    """Prompt that contains itself."""
 
     @property
     def children(self) -> tuple[tuple[str, BasePrompt], ...]:
@@ -232,7 +232,7 @@ def test_a_prompt_that_contains_itself_is_an_error() -> None:
             prompt(wrapped_prompts=[]).format_2_str(PromptContext(user_input="x"))
 
 
-def test_a_deep_but_finite_tree_renders_or_says_it_is_too_deep() -> None:
+def test_a_deep_finite_tree_renders_or_is_a_prompt_error() -> None:
     prompt: BasePrompt = UserInputPrompt()
     try:
         for _ in range(100):
@@ -321,14 +321,14 @@ EMPTY: list[BasePrompt] = [
 
 
 @pytest.mark.parametrize("prompt", EMPTY, ids=lambda prompt: type(prompt).__name__)
-def test_nothing_to_show_is_the_empty_string(prompt: BasePrompt) -> None:
+def test_a_prompt_without_items_is_an_empty_string(prompt: BasePrompt) -> None:
     ctx = PromptContext(user_input="")
     assert prompt.format_2_str(ctx) == ""
     assert prompt.format_2_multimodal(ctx) == ("", {})
     assert compose(Layers(prompt, input=[prompt]), ctx).messages == ()
 
 
-def test_a_selector_that_fails_or_returns_nonsense_is_named() -> None:
+def test_the_error_names_a_selector_that_fails_or_returns_an_invalid_value() -> None:
     with pytest.raises(PromptError) as caught:
         StaticSelector(-1)
     assert caught.value.prompt is None

@@ -1,4 +1,4 @@
-"""Values of any type in a context, as JSON there and back; what has no such form is named with its place."""
+"""JSON of the values of a context: round trips, and the places of values without a JSON form."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.cases import for_cases
 
 
 @pytest.mark.parametrize("value", [set(), {1, "a", (1, 2), None}, frozenset({frozenset({1})}), {"tags": {"a", "b"}}])
-def test_sets_come_back_from_json(value: Any) -> None:
+def test_sets_are_equal_after_json(value: Any) -> None:
     assert from_json(json.loads(json.dumps(to_json(value)))) == value
 
 
 @pytest.mark.parametrize(
     "number", [10**4000 - 1, 10**4000, -(10**4300), 10**5000], ids=["4000", "4001", "4301", "5001"]
 )
-def test_numbers_longer_than_readers_of_json_take_come_back(number: int) -> None:
+def test_numbers_above_the_limit_of_json_readers_are_equal_after_json(number: int) -> None:
     adapter = TypeAdapter(PromptContext)
     ctx = PromptContext(user_input=UserInput("x", {"n": number}), extra={"n": [number]})
     assert adapter.validate_json(adapter.dump_json(ctx)) == ctx
@@ -36,19 +36,19 @@ def places_without_form(value: object) -> list[str]:
     return [problem.place for problem in caught.value.problems]
 
 
-def test_every_place_without_a_form_is_named() -> None:
+def test_the_error_names_each_place_without_a_json_form() -> None:
     assert places_without_form({"a": object(), "b": [1, {"c": 1j}], "d": [2]}) == ["a", "b[1].c"]
     with pytest.raises(PydanticSerializationError) as caught:
         TypeAdapter(Document).dump_json(Document("x", metadata={"pages": [1, object()]}))
     assert ": pages[1]: " in str(caught.value)  # pydantic keeps the text of the error only
 
 
-def test_a_list_of_places_ends() -> None:
+def test_the_list_of_places_has_a_limit() -> None:
     assert places_without_form([object()] * 5_000) == [f"[{number}]" for number in range(1_000)]
     assert places_without_form({"k" * 1_000: object(), 10**5_000: object()})[0] == "k" * 64
 
 
-def test_places_are_looked_for_in_a_time_that_does_not_double_with_each_level() -> None:
+def test_the_search_for_places_is_not_exponential_in_the_depth() -> None:
     shared: list[Any] = [1]
     for _ in range(60):
         shared = [shared, shared]
@@ -58,7 +58,7 @@ def test_places_are_looked_for_in_a_time_that_does_not_double_with_each_level() 
     assert places_without_form(cyclic) == [""]
 
 
-def test_deep_data_is_refused_beside_other_problems() -> None:
+def test_deep_data_is_refused_together_with_other_problems() -> None:
     deep: list[Any] = []
     for _ in range(5_000):
         deep = [deep]
@@ -66,7 +66,7 @@ def test_deep_data_is_refused_beside_other_problems() -> None:
 
 
 @pytest.mark.parametrize("text", ['{"a": NaN}', "[Infinity]", "-Infinity", "1e999", "[-1e999]"])
-def test_what_python_writes_and_json_has_not_is_refused(text: str) -> None:
+def test_numbers_that_are_not_json_are_refused(text: str) -> None:
     with pytest.raises(ValueError):
         strict_json(text)
     assert strict_json('{"a": [1.5, null]}') == {"a": [1.5, None]}
@@ -86,7 +86,7 @@ def nested(levels: int) -> list[Any]:
         (None, [{}], {"a": 1}, nested(5_000)),
     ),
 )
-def test_a_form_with_another_value_than_was_written_is_damaged(name: str, value: Any) -> None:
+def test_a_json_form_with_an_unexpected_value_is_damaged(name: str, value: Any) -> None:
     with pytest.raises(ValueError):
         from_json({"$type": name, "value": value})
 
@@ -94,7 +94,7 @@ def test_a_form_with_another_value_than_was_written_is_damaged(name: str, value:
 @pytest.mark.parametrize(
     "name", [None, 5, [], nested(5_000), "x" * 1_000, {"a": 1}], ids=lambda name: type(name).__name__
 )
-def test_a_form_of_no_known_name_is_refused(name: Any) -> None:
+def test_a_json_form_with_an_unknown_name_is_refused(name: Any) -> None:
     with pytest.raises(ValidationError) as caught:
         TypeAdapter(PromptContext).validate_python({"user_input": {"input": "x"}, "extra": {"a": {"$type": name}}})
     assert len(str(caught.value)) < 2_000

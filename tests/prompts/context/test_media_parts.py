@@ -1,4 +1,4 @@
-"""Media parts: ids hash the content, names cannot break an alt text, the stored form keeps sources apart."""
+"""Media parts: ids from the hash of the content, names in alt texts, and sources in the stored form."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_file_that_changed_has_another_id(tmp_path: Path) -> None:
     assert Image(path).id != before
 
 
-def test_bytes_that_read_like_an_address_are_not_the_address() -> None:
+def test_bytes_that_look_like_a_url_are_not_a_url() -> None:
     assert Image("https://example.org/a.png").id != Image(b"https://example.org/a.png").id
 
 
@@ -67,7 +67,7 @@ def test_a_text_source_is_a_url_when_it_opens_with_a_scheme(source: str, kind: t
 
 
 @pytest.mark.parametrize("address", ["http://", "https://[::1/", "http://a b", "http://\ud800"])
-def test_what_is_no_url_is_refused_with_the_reason(address: str) -> None:
+def test_an_invalid_url_is_refused(address: str) -> None:
     with pytest.raises(MediaError) as caught:
         Image(address)  # type: ignore[arg-type]
     assert (caught.value.name, caught.value.value) == ("source", address)
@@ -81,7 +81,7 @@ def test_other_sources_are_refused(source: object) -> None:
         assert caught.value.name == name
 
 
-def test_a_file_that_is_not_there_is_named_when_it_is_needed(tmp_path: Path) -> None:
+def test_reading_a_missing_file_is_an_error_with_its_path(tmp_path: Path) -> None:
     missing = Image(tmp_path / "missing.png")
     ctx = PromptContext(user_input=UserInput([missing]))
     for read in (lambda: UserInputPrompt().format_2_multimodal(ctx), missing.read):
@@ -91,7 +91,7 @@ def test_a_file_that_is_not_there_is_named_when_it_is_needed(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", [".", "a\0b", "\ud800"])
-def test_what_is_no_file_is_a_media_error(tmp_path: Path, name: str) -> None:
+def test_an_unreadable_path_is_a_media_error(tmp_path: Path, name: str) -> None:
     part = Image(tmp_path / name)
     for read in (lambda: part.id, part.read):
         with pytest.raises(MediaError) as caught:
@@ -100,7 +100,7 @@ def test_what_is_no_file_is_a_media_error(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the platform has no named pipes")
-def test_a_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_is_refused_without_a_wait(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     pipe = Image(tmp_path / "pipe")
     for read in (lambda: pipe.id, pipe.read):
@@ -138,7 +138,7 @@ def test_the_media_type_is_guessed_from_the_name(part: Media, expected: str) -> 
 
 @law
 @given(st.text(st.characters(exclude_categories=()), max_size=200))
-def test_no_name_can_break_an_alt_text(name: str) -> None:
+def test_no_name_ends_the_alt_text(name: str) -> None:
     alt = Image(b"x", name=name).alt
     assert alt.startswith("[image: ")
     assert alt.endswith("]")
@@ -147,7 +147,7 @@ def test_no_name_can_break_an_alt_text(name: str) -> None:
     assert 0 < len(inner) <= 80
 
 
-def test_the_alt_text_shows_a_name_the_reader_knows() -> None:
+def test_the_alt_text_contains_the_name_of_the_file() -> None:
     assert Image(Path("dir/cat.png")).alt == "[image: cat.png]"
     assert Image("https://example.org/pets/cat.png?x=1").alt == "[image: cat.png]"  # type: ignore[arg-type]
     assert Image("https://example.org").alt == "[image: example.org]"  # type: ignore[arg-type]
@@ -174,7 +174,7 @@ stored = st.builds(Message, st.just("user"), st.text(max_size=20) | st.lists(par
 
 @law
 @given(stored)
-def test_the_stored_form_of_a_message_reads_back_as_it_was(message: Message) -> None:
+def test_a_stored_message_is_equal_after_reading(message: Message) -> None:
     for part in message.parts:
         if isinstance(part, Media) and not isinstance(part.source, Path):
             _ = part.id
@@ -183,7 +183,7 @@ def test_the_stored_form_of_a_message_reads_back_as_it_was(message: Message) -> 
     assert b'"_id"' not in text
 
 
-def test_bytes_that_read_like_a_path_do_not_come_back_as_one() -> None:
+def test_bytes_that_look_like_a_path_stay_bytes() -> None:
     message = Message("user", (Image(b"/etc/passwd"), Image(b"https://example.org")))
     again = MESSAGES.validate_json(MESSAGES.dump_json(message))
     assert [part.source for part in again.parts if isinstance(part, Media)] == [b"/etc/passwd", b"https://example.org"]
@@ -197,7 +197,7 @@ def test_a_stored_source_of_another_form_is_refused(source: object) -> None:
     assert any("source" in error["loc"] for error in caught.value.errors())
 
 
-def test_a_part_used_twice_is_one_payload_and_two_markers() -> None:
+def test_a_repeated_part_is_one_payload_and_two_markers() -> None:
     image = Image(b"x")
     text, table = TextPrompt("{{ user_input }} again {{ user_input }}").format_2_multimodal(
         PromptContext(user_input=UserInput(["see ", image]))

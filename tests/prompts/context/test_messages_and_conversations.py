@@ -1,4 +1,4 @@
-"""Messages refuse what no model could be sent; a conversation is an immutable view, sent without orphans."""
+"""Validation of messages; conversations as immutable views that are sent without orphans."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_message_takes_text_none_and_lists_of_parts() -> None:
     assert Message("assistant", "", [CALL]).tool_calls == (CALL,)  # type: ignore[arg-type]
 
 
-def test_appending_leaves_the_older_view_as_it_was() -> None:
+def test_append_does_not_change_the_older_view() -> None:
     one = Conversation([Message("user", "a")])
     two = one.append(Message("assistant", "b"))
     other = one.append(Message("assistant", "c"))
@@ -102,7 +102,7 @@ def test_a_conversation_slices_like_a_tuple(
 
 @law
 @given(st.lists(some.messages(), max_size=12), st.integers(0, 12), st.integers(0, 12))
-def test_what_is_derived_belongs_to_the_view(messages: list[Message], start: int, stop: int) -> None:
+def test_derived_values_match_the_messages_of_the_view(messages: list[Message], start: int, stop: int) -> None:
     counted: list[Message] = []
 
     def size(message: Message) -> int:
@@ -122,7 +122,7 @@ def test_what_is_derived_belongs_to_the_view(messages: list[Message], start: int
 
 @law
 @given(some.conversations(orphans=True))
-def test_completing_leaves_no_orphan_and_loses_nothing_else(conversation: Conversation) -> None:
+def test_complete_removes_only_orphans(conversation: Conversation) -> None:
     complete = conversation.complete()
     waiting: set[str] = set()
     for message in complete:
@@ -141,7 +141,7 @@ def test_completing_leaves_no_orphan_and_loses_nothing_else(conversation: Conver
     assert list(complete.complete()) == list(complete)
 
 
-def test_a_whole_conversation_is_returned_as_it_is() -> None:
+def test_a_complete_conversation_is_returned_unchanged() -> None:
     whole = Conversation(
         [Message("user", "q"), Message("assistant", "", (CALL,)), Message("tool", "r", tool_call_id="1")]
     )
@@ -152,7 +152,7 @@ def test_a_whole_conversation_is_returned_as_it_is() -> None:
     assert [m.role for m in whole[2:3].complete()] == []
 
 
-def test_the_results_of_many_calls_are_checked_in_a_time_that_grows_with_their_number() -> None:
+def test_the_check_of_many_results_takes_linear_time() -> None:
     calls = [ToolCall(str(number), "f") for number in range(20_000)]
     results = [Message("tool", "r", tool_call_id=call.id) for call in calls]
     conversation = Conversation([Message("assistant", "", calls), *results])
@@ -161,7 +161,7 @@ def test_the_results_of_many_calls_are_checked_in_a_time_that_grows_with_their_n
     assert process_time() - start < 0.5
 
 
-def test_folds_by_two_functions_are_kept_apart() -> None:
+def test_folds_by_two_functions_are_separate() -> None:
     conversation = Conversation([Message("user", text) for text in "abc"])
 
     def text_of(message: Message) -> str:
@@ -209,7 +209,7 @@ def test_a_result_follows_its_call_and_no_other_message_is_lost(given_: str, exp
     assert list(complete) == [SHORT[letter] for letter in expected]
 
 
-def test_late_results_of_many_calls_are_moved_in_a_time_that_grows_with_their_number() -> None:
+def test_the_move_of_many_late_results_takes_linear_time() -> None:
     calls = [Message("assistant", "", (ToolCall(str(number), "f"),)) for number in range(5_000)]
     results = [Message("tool", "r", tool_call_id=str(number)) for number in range(0, 5_000, 2)]
     start = process_time()
@@ -261,7 +261,7 @@ def text_of(message: Message) -> str:
         ((None, "f", "{}"), "id"),
     ],
 )
-def test_a_tool_call_is_made_of_text(fields: tuple[Any, ...], name: str) -> None:
+def test_the_fields_of_a_tool_call_are_texts(fields: tuple[Any, ...], name: str) -> None:
     with pytest.raises(MessageError) as caught:
         ToolCall(*fields)
     assert caught.value.name == name
@@ -280,7 +280,7 @@ def test_a_conversation_is_extended_with_plus() -> None:
     assert conversation == Conversation([first, second])
 
 
-def test_a_message_without_a_role_is_explained() -> None:
+def test_the_error_of_a_message_without_a_role_names_the_field() -> None:
     with pytest.raises(MessageError, match=r"Message\('user', 'hi'\)"):
         Message("hi")  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Representations are short, however long what is in them is: up to a length all is shown; beyond it both ends, the
+"""Short representations of long values: the complete value up to a limit; above it both ends, the
 first items, or the size.
 """
 
@@ -39,7 +39,7 @@ class Box:
 
 
 class Shown:
-    """Something whose own representation has a length."""
+    """Value with a representation of a given length."""
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -66,12 +66,12 @@ def shown(value: Any) -> str:
     ],
     ids=["text", "inner text", "bytes", "list", "tuple", "mapping", "levels", "other"],
 )
-def test_a_value_is_shown_whole_up_to_a_length_and_cut_beyond(whole: Any, longer: Any, cut: str) -> None:
+def test_a_value_is_complete_up_to_a_limit_and_cut_above_it(whole: Any, longer: Any, cut: str) -> None:
     assert shown(whole) == repr(whole)
     assert shown(longer) == cut
 
 
-def test_a_mapping_of_any_kind_is_shown_in_the_order_that_it_has() -> None:
+def test_a_mapping_of_any_class_is_shown_in_its_order() -> None:
     mapping: Mapping[str, int] = MappingProxyType({"b": 1, "a": 2})
     assert shown(mapping) == "{'b': 1, 'a': 2}"
 
@@ -97,7 +97,7 @@ def test_a_long_text_or_list_makes_no_long_representation(value: Any) -> None:
     assert len(repr(value)) < 40_000
 
 
-def test_a_short_one_is_whole() -> None:
+def test_a_short_representation_is_complete() -> None:
     call = ToolCall("1", "add", '{"a": 1}')
     assert repr(call) == "ToolCall(id='1', name='add', arguments='{\"a\": 1}', opaque={})"
     assert repr(Text("a")) == "Text(text='a', kind='text', opaque={})"
@@ -107,7 +107,7 @@ def test_a_short_one_is_whole() -> None:
     assert repr(Image(b"abc")).startswith("Image(source=b'abc', media_type=None")
 
 
-def test_a_template_is_shown_by_its_file_or_by_how_its_text_begins() -> None:
+def test_a_template_is_shown_by_its_file_or_by_the_start_of_its_text() -> None:
     assert repr(Template("Hello {{ name }}", file="hello.j2")) == "Template('hello.j2')"
     assert repr(Template({"en": "Hello", "de": "Hallo"})) == "Template('Hello')"
     assert repr(Template("x" * 40)) == f"Template('{'x' * 40}')"
@@ -135,7 +135,7 @@ class BrokenMapping(dict[str, int]):
 
 
 @pytest.mark.parametrize("value", [Broken(), BrokenText("a"), BrokenMapping(a=1), 10**5_000], ids=type)
-def test_what_has_no_representation_is_shown_by_its_class(value: Any) -> None:
+def test_a_value_without_a_representation_is_shown_by_its_class(value: Any) -> None:
     kind = type(value).__name__
     assert f"<{kind} instance" in shown(value)
     assert f"[<{kind} instance" in shown([value])

@@ -1,4 +1,4 @@
-"""The snippets of the AISBench document about prompt templates, in our names, with what the document prints."""
+"""Snippets of the AISBench document about prompt templates, with our names and the output of the document."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def zero_shot(template: Any, kind: Any = PromptTemplate) -> dict[str, Any]:
 
 
 def shown(prompt: Any) -> list[Any]:
-    """The items of a prompt as the document prints them: without the markers of sections and empty texts."""
+    """Return the items of a prompt as the document prints them: without section markers and empty texts."""
     return [item for item in prompt if item != "" and not (isinstance(item, dict) and "section" in item)]
 
 
@@ -59,7 +59,7 @@ def turn(role: str, prompt: str) -> dict[str, str]:
     return {"role": role, "prompt": prompt}
 
 
-def test_the_prompt_that_the_document_opens_with() -> None:
+def test_the_first_prompt_of_the_document() -> None:
     train = [{"question": "1+1=?", "answer": "2"}, {"question": "3+9=?", "answer": "12"}]
     icl = InContext.from_cfg(FEW_SHOT, ONE, train=train)
     (made,) = icl.prompts([{"question": "5+6=?", "answer": "11"}])
@@ -113,7 +113,7 @@ def test_the_last_prompt_of_the_model_is_not_sent() -> None:
     ("mode", "after"),
     [("every", [["answer1"], ["answer1", "answer2"]]), ("every_with_gt", [["2"], ["2", "4"]]), ("last", [["2", "4"]])],
 )
-def test_turns_are_asked_as_printed(mode: str, after: list[list[str]]) -> None:
+def test_the_requests_of_turns_are_equal_to_the_document(mode: str, after: list[list[str]]) -> None:
     cfg = zero_shot({"round": [turn("HUMAN", "{question}"), turn("BOT", "{answer}")]}, MultiTurnPromptTemplate)
     cfg["inferencer"] = {"type": MultiTurnGenInferencer, "infer_mode": mode}
     row = {"question": ["1+1=?", "2+2=?", "3+3=?"], "answer": ["2", "4", "6"]}
@@ -170,7 +170,7 @@ def test_media_become_parts_in_the_order_of_the_content(prefixes: dict[str, str]
     ]
 
 
-def test_examples_are_shown_as_the_pseudo_code_shows_them() -> None:
+def test_the_prompt_shows_examples_as_the_pseudo_code_does() -> None:
     icl = InContext.from_cfg(FEW_SHOT, ONE, train=TRAIN)
     assert icl.prompt(TEST, [0, 1]) == "Solve the following questions.\n2+2=?\n4\n3+3=?\n6\n1+1=?\n"
     # The pseudo code fills the columns of the row in the examples too; here a value is never filled again.
@@ -197,7 +197,7 @@ def test_examples_of_a_dialogue_are_turns() -> None:
     ]
 
 
-def test_one_template_may_be_both() -> None:
+def test_one_template_can_render_the_examples_and_the_prompt() -> None:
     both = {"type": PromptTemplate, "template": "</E>Q: {question}\nA: {answer}", "ice_token": "</E>"}
     whole = {**FEW_SHOT, "ice_template": {"template": "Q: {question}\nA: {answer}"}, "prompt_template": both}
     short = {key: value for key, value in FEW_SHOT.items() if key != "prompt_template"} | {"ice_template": both}
@@ -205,7 +205,7 @@ def test_one_template_may_be_both() -> None:
     assert made == ["Q: 2+2=?\nA: 4\nQ: 3+3=?\nA: 6\nQ: 1+1=?\nA: "] * 2
 
 
-def test_without_examples_a_template_for_examples_asks_and_needs_no_token() -> None:
+def test_a_template_of_examples_renders_the_prompt_without_a_token() -> None:
     # The original raises, and the document promises that it works.
     cfg = {
         "ice_template": {"type": PromptTemplate, "template": "Q: {question}\nA: {answer}"},

@@ -1,4 +1,4 @@
-"""The runner of conformance cases says what is wrong with evaluation prompts, and counts what it should."""
+"""The runner of conformance cases: problems of evaluation prompts, and counts of cases."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def problems(case: dict[str, Any]) -> list[str | None]:
     return [problem for _, problem in opencompass.check(case, Path())]
 
 
-def test_markers_and_empty_texts_do_not_count_and_everything_else_does() -> None:
+def test_the_comparison_ignores_only_markers_and_empty_texts() -> None:
     assert problems(CASE) == problems(FINAL) == [None]
     (wrong,) = problems({**CASE, "expect": {"output": [{"role": "HUMAN", "prompt": "Q"}, SAID[2]]}})
     assert wrong is not None and wrong.startswith("expected [{'role': 'HUMAN', 'prompt': 'Q'}")
@@ -52,7 +52,7 @@ def test_markers_and_empty_texts_do_not_count_and_everything_else_does() -> None
     assert problems({**CASE, "required": False}) == []
 
 
-def test_values_that_json_has_no_word_for_are_read() -> None:
+def test_the_runner_reads_python_values_without_a_json_type() -> None:
     labels = {"__pairs__": [[0, "{question} no"], [1, {"round": [{"role": "BOT", "prompt": "yes"}]}]]}
     scored = {**CASE, "mode": "ppl", "template": {"template": labels}, "label": 0, "output_type": "str"}
     assert problems({**scored, "expect": {"output": "q no"}}) == [None]
@@ -69,7 +69,7 @@ def test_values_that_json_has_no_word_for_are_read() -> None:
     assert problems({**parsed, "prompt": prompt, "expect": {"output": ["x", "y\nz"]}, "output_type": "list"}) == [None]
 
 
-def test_finals_of_a_configuration_are_counted_one_by_one_and_unchanged_prompts_only_when_they_differ(
+def test_each_final_is_counted_but_an_unchanged_prompt_only_if_it_differs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "meta_templates.json").write_text('{"none_lm": {"parser": "lm", "meta_template": null}}', "utf-8")

@@ -68,7 +68,7 @@ def read(folder: Path, source: str) -> Any:
     return load_config(files(folder, main=source))
 
 
-def test_datasets_are_what_the_code_of_the_file_makes(tmp_path: Path) -> None:
+def test_the_datasets_are_equal_to_the_values_of_the_code_in_the_file(tmp_path: Path) -> None:
     subjects = "subjects = {'one': ['x', 'first_subject'], 'skipped': ['x', 'y']}\nnames = [*subjects.keys()]\n"
     main = files(tmp_path, main=SHIPPED, subjects=subjects, nothing="other = 1")
     (dataset,) = load_datasets(main)
@@ -130,7 +130,7 @@ def test_functions_of_the_file_are_read_too(tmp_path: Path) -> None:
     assert (refused(lambda: found["wrong"]).line, refused(lambda: found["wrong"]).name) == (18, "steps")
 
 
-def test_a_file_beside_the_configuration_may_be_opened_and_no_other(
+def test_code_opens_only_files_in_the_folder_of_the_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "hint.txt").write_text("Think.")
@@ -264,7 +264,7 @@ BOMBS = [
 ]
 
 
-def test_what_would_take_for_ever_is_an_error(tmp_path: Path) -> None:
+def test_endless_code_is_an_error(tmp_path: Path) -> None:
     failures = []
     for source in BOMBS:
         began = time.process_time()
@@ -395,14 +395,14 @@ def test_variables_of_globals_are_the_variables_themselves(tmp_path: Path) -> No
     assert lines == [9, 9, 12, 9] and all(isinstance(name, str) for name in variables)
 
 
-def test_a_function_that_calls_itself_for_ever_costs_its_own_variable_only(tmp_path: Path) -> None:
+def test_endless_recursion_is_an_error_of_its_variable_only(tmp_path: Path) -> None:
     source = "def f(n):\n    return 0 if n == 0 else 1 + f(n - 1)\nx = f({0})\ny = 1"
     assert read(tmp_path, source.format(20))["x"] == 20
     found = read(tmp_path, source.format(100_000))
     assert (refused(lambda: found["x"]).line, found["y"]) == (3, 1)
 
 
-def test_loops_in_loops_end_after_so_many_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nested_loops_stop_at_the_limit_of_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config_expressions, "_MAX_STEPS", 20_000)
     loops = "for a in [0] * {0}:\n    for b in [0] * {0}:\n        c = 1\nx = 1"
     assert read(tmp_path, loops.format(30))["x"] == 1
@@ -458,7 +458,7 @@ def test_a_list_that_grows_past_its_bound_is_an_error_where_it_grows(tmp_path: P
     assert refused(lambda: read(tmp_path, "x = [0] * 900_000\nx.extend([0] * 900_000)")["x"]).line == 2
 
 
-def test_an_f_string_that_is_too_long_costs_its_own_variable_only(tmp_path: Path) -> None:
+def test_a_too_long_f_string_is_an_error_of_its_variable_only(tmp_path: Path) -> None:
     held = read(tmp_path, "part = 'x' * 900_000\nx = f'" + "{part}" * 2_000 + "'\ny = 1")
     assert held["y"] == 1
     assert refused(lambda: held["x"]).line == 2
@@ -467,13 +467,13 @@ def test_an_f_string_that_is_too_long_costs_its_own_variable_only(tmp_path: Path
 @pytest.mark.parametrize(
     "source", ["x = 1\nx += 'a'", "x = [1]\nx[5] = 1", "x = {}\nx[[]] = 1", "with open('a', []) as x:\n    pass"]
 )
-def test_what_python_refuses_is_an_error_of_its_variable(tmp_path: Path, source: str) -> None:
+def test_a_python_error_is_an_error_of_its_variable(tmp_path: Path, source: str) -> None:
     held = read(tmp_path, f"{source}\nb = 2")
     assert held["b"] == 2
     assert refused(lambda: held["x"]).line in (1, 2)
 
 
-def test_why_a_variable_cannot_be_read_stays_short(tmp_path: Path) -> None:
+def test_the_reason_of_an_unreadable_variable_is_short(tmp_path: Path) -> None:
     held = read(tmp_path, "x0 = float('9x' * 400_000)\n" + "".join(f"x{n + 1} = x{n}\n" for n in range(2_000)))
     for name in ("x0", "x1", "x2000"):
         with pytest.raises(InContextError) as found:
@@ -493,7 +493,7 @@ def test_a_file_of_code_or_yaml_is_not_longer_than_one_is(tmp_path: Path) -> Non
     assert refused(lambda: read(tmp_path, imports)).value == 1_000_000
 
 
-def test_what_is_usual_is_read_as_before(tmp_path: Path) -> None:
+def test_common_expressions_have_their_python_values(tmp_path: Path) -> None:
     held = read(
         tmp_path,
         """
@@ -550,7 +550,7 @@ def test_an_error_names_the_first_statement_that_cannot_be_read(tmp_path: Path) 
     assert (error.line, error.name) == (3, "elsewhere.prompt_of")
 
 
-def test_files_that_are_missing_damaged_or_go_round_in_circles(tmp_path: Path) -> None:
+def test_missing_damaged_or_cyclic_files_are_errors(tmp_path: Path) -> None:
     for name in ("none.py", "none.yaml"):
         error = refused(lambda name=name: load_config(tmp_path / name))  # type: ignore[misc]
         assert (error.path, error.value) == (str(tmp_path / name), None)
@@ -605,7 +605,7 @@ datasets:
         "x = {f'k{i}': i for i in range(50000)}\nfor i in range(1000000):\n    y = dict(**x)",
     ],
 )
-def test_a_configuration_that_takes_long_is_refused_soon(tmp_path: Path, loop: str) -> None:
+def test_a_slow_configuration_is_refused_quickly(tmp_path: Path, loop: str) -> None:
     start = time.process_time()
     assert "steps to read" in str(refused(lambda: read(tmp_path, loop)))
     assert time.process_time() - start < 2.5

@@ -50,11 +50,11 @@ MOSS = {
 }
 
 
-class PromptTemplateOfSomebody:
-    """Stands in a configuration as the class of another suite does: its name is what counts."""
+class PromptTemplateOfAnotherSuite:
+    """A class of another suite in a configuration: the reader uses only its name."""
 
 
-PromptTemplateOfSomebody.__name__ = "PromptTemplate"
+PromptTemplateOfAnotherSuite.__name__ = "PromptTemplate"
 
 
 def read(train: Sequence[Any] = TRAIN, reader: Any = READER, **infer_cfg: Any) -> InContext:
@@ -66,7 +66,7 @@ def dialogue_of(prompt: object) -> list[Any]:
     return [(item["role"], item["prompt"]) for item in prompt if isinstance(item, dict) and not is_marker(item)]
 
 
-# What the documents show
+# Examples of the documents
 
 
 def test_a_text_template_hides_the_answer_and_leaves_unknown_columns() -> None:
@@ -74,7 +74,7 @@ def test_a_text_template_hides_the_answer_and_leaves_unknown_columns() -> None:
     assert icl.prompt(ROW) == "sums\nQ: 1+1=? {other}\nA: "
 
 
-def test_worked_examples_of_text_stand_where_the_token_is() -> None:
+def test_worked_examples_of_text_replace_the_token() -> None:
     icl = read(
         ice_template={"type": PromptTemplate, "template": "{question}\n{answer}"},
         prompt_template={"type": PromptTemplate, "template": "Solve.\n</E>{question}\n{answer}", "ice_token": "</E>"},
@@ -84,7 +84,7 @@ def test_worked_examples_of_text_stand_where_the_token_is() -> None:
     assert icl.prompt(ROW, icl.ids([ROW])[0]) == "Solve.\n2+2=?\n4\n3+3=?\n6\n1+1=?\n"
 
 
-def test_worked_examples_of_dialogues_are_turns_before_the_one_that_is_asked() -> None:
+def test_worked_examples_of_a_dialogue_are_turns_before_the_question() -> None:
     icl = read(
         ice_template={"template": {"round": TURNS}},
         prompt_template={"template": DIALOGUE, "ice_token": "</E>"},
@@ -101,7 +101,7 @@ def test_worked_examples_of_dialogues_are_turns_before_the_one_that_is_asked() -
     ]
 
 
-def test_the_template_of_examples_asks_too_when_there_is_no_other() -> None:
+def test_the_template_of_examples_renders_the_prompt_if_it_is_the_only_template() -> None:
     both = read(
         ice_template={"template": "Q: {question}\nA: {answer}"},
         prompt_template={"template": "</E>Q: {question}\nA: {answer}", "ice_token": "</E>"},
@@ -111,12 +111,12 @@ def test_the_template_of_examples_asks_too_when_there_is_no_other() -> None:
     assert one.prompt(ROW, [0, 1]) == both.prompt(ROW, [0, 1]) == "Q: 2+2=?\nA: 4\nQ: 3+3=?\nA: 6\nQ: 1+1=?\nA: "
 
 
-def test_without_examples_it_needs_no_token_as_the_document_says_and_the_original_refuses() -> None:
+def test_a_template_needs_no_token_without_examples() -> None:  # OpenCompass refuses it
     for cfg in ({"retriever": ZERO}, {}, {"retriever": {"type": "FixKRetriever", "fix_id_list": []}}):
         assert read(ice_template={"template": "Q: {question}\nA: {answer}"}, **cfg).prompt(ROW) == "Q: 1+1=?\nA: "
 
 
-def test_columns_may_be_tokens_and_a_dialogue_may_have_an_end_which_the_original_crashes_on() -> None:
+def test_a_column_can_have_a_token_and_a_dialogue_an_end() -> None:
     icl = read(
         prompt_template={
             "type": "PromptTemplate",
@@ -149,7 +149,7 @@ def test_one_prompt_for_each_label_is_scored() -> None:
 # Rows and models
 
 
-def test_a_row_says_nothing_to_the_template_or_to_the_examples_of_another_row() -> None:
+def test_tokens_and_braces_in_a_row_are_not_expanded() -> None:
     icl = read(
         ice_template={"template": {"round": TURNS}},
         prompt_template={"template": DIALOGUE, "ice_token": "</E>"},
@@ -164,7 +164,7 @@ def test_a_row_says_nothing_to_the_template_or_to_the_examples_of_another_row() 
     ]
 
 
-def test_one_evaluation_is_written_for_every_kind_of_model() -> None:
+def test_one_evaluation_renders_for_each_kind_of_model() -> None:
     icl = read(
         ice_template={"template": {"round": TURNS}},
         prompt_template={"template": DIALOGUE, "ice_token": "</E>"},
@@ -186,7 +186,7 @@ def test_one_evaluation_is_written_for_every_kind_of_model() -> None:
     assert icl.final(ROW, chat, [0]) == chat.render(messages)
 
 
-def test_text_is_one_message_of_the_user_and_what_is_scored_is_whole() -> None:
+def test_text_is_one_user_message_and_scored_dialogues_are_complete() -> None:
     chat = CHAT_TEMPLATES.get("qwen")()
     text = read(prompt_template={"template": "{question}"})
     assert text.final(ROW, chat) == chat.render([{"role": "user", "content": "1+1=?"}])
@@ -195,7 +195,7 @@ def test_text_is_one_message_of_the_user_and_what_is_scored_is_whole() -> None:
     assert scored.final(ROW, chat) == chat.render(turns, add_generation_prompt=False)
 
 
-def test_every_row_is_yielded_in_order_with_what_it_shows() -> None:
+def test_prompts_yields_each_row_in_order_with_its_examples() -> None:
     icl = read(
         prompt_template={"template": "</E>{question}={answer}", "ice_token": "</E>"},
         ice_template={"template": "{question}={answer}"},
@@ -214,11 +214,11 @@ def test_every_row_is_yielded_in_order_with_what_it_shows() -> None:
     assert InContext.from_cfg(own, READER).inferencer.max_out_len == 5
 
 
-def test_examples_are_separated_as_the_retriever_says_and_dialogues_are_not() -> None:
+def test_the_separators_of_the_retriever_apply_to_texts_but_not_to_dialogues() -> None:
     text = {"ice_template": {"template": "{answer}"}, "prompt_template": {"template": "</E>!", "ice_token": "</E>"}}
     retriever = {**TWO, "ice_separator": " | ", "ice_eos_token": " #"}
     assert read(**text, retriever=retriever).prompt(ROW, [0, 1]) == "4 | 6 #!"
-    assert read(**text, retriever=TWO).prompt(ROW, []) == "\n!", "what ends the examples ends none of them, too"
+    assert read(**text, retriever=TWO).prompt(ROW, []) == "\n!", "the end of examples is written without examples, too"
     assert read(**text, retriever=ZERO).prompt(ROW, []) == "!"
     mixed = {"4": "four", "6": {"round": TURNS}}
     icl = read(
@@ -230,7 +230,7 @@ def test_examples_are_separated_as_the_retriever_says_and_dialogues_are_not() ->
     assert said == ["four | ", None, "3+3=?", "6", None, " | ", " #"]
 
 
-def test_separators_in_examples_are_seen_in_what_is_scored_and_never_sent() -> None:
+def test_separators_stay_in_the_scored_prompt_and_are_not_sent() -> None:
     cfg = {
         "ice_template": {"template": "{question}<SEP>{answer}", "sep_token": "<SEP>"},
         "prompt_template": {"template": "</E>{question}<SEP>{answer}", "ice_token": "</E>", "sep_token": "<SEP>"},
@@ -242,19 +242,19 @@ def test_separators_in_examples_are_seen_in_what_is_scored_and_never_sent() -> N
     assert read(**cfg, inferencer=GEN).prompt(ROW, [1]) == "3+3=?6\n1+1=?"
 
 
-def test_what_is_scored_without_labels_is_every_answer_there_is() -> None:
+def test_the_labels_of_scoring_default_to_all_answers_of_the_rows() -> None:
     icl = read(prompt_template={"template": "{question}"}, inferencer=PPL)
     assert icl.labels([ROW, *TRAIN, ROW]) == ["2", "4", "6", "{answer}"]
     assert icl.labels([{"answer": [1]}, {"answer": [1]}, {}]) == [[1]]
     assert read(reader={"input_columns": "question"}, prompt_template={"template": "x"}).labels([ROW]) == []
 
 
-def test_an_answer_that_no_column_holds_is_not_hidden() -> None:
+def test_an_answer_without_a_column_is_not_hidden() -> None:
     icl = read(reader={"input_columns": ["question"]}, prompt_template={"template": "{question}{answer}"})
     assert icl.prompt(ROW) == "1+1=?2"
 
 
-def test_messages_and_dialogues_of_several_turns_are_evaluations_too() -> None:
+def test_an_evaluation_accepts_messages_and_dialogues_of_several_turns() -> None:
     raw = read(
         prompt_template={"type": "RawPromptTemplate", "messages": ["</E>", {"role": "user", "content": "{question}"}]},
         ice_template={"type": RawPromptTemplate, "messages": [{"role": "assistant", "content": "{answer}"}]},
@@ -268,7 +268,7 @@ def test_messages_and_dialogues_of_several_turns_are_evaluations_too() -> None:
     assert dialogue_of(turns.prompt({"question": ["a", "b"], "answer": ["c", "d"]}))[0] == ("HUMAN", "a")
 
 
-def test_what_is_shown_belongs_to_the_caller() -> None:
+def test_the_caller_can_change_a_returned_prompt_without_an_effect() -> None:
     icl = read(
         ice_template={"template": {"round": TURNS}},
         prompt_template={"template": DIALOGUE, "ice_token": "</E>"},
@@ -290,14 +290,14 @@ def test_what_is_shown_belongs_to_the_caller() -> None:
         "PromptTemplate",
         "opencompass.openicl.PromptTemplate",
         "a.b:PromptTemplate",
-        PromptTemplateOfSomebody,
+        PromptTemplateOfAnotherSuite,
     ],
 )
 def test_a_type_is_a_class_a_name_or_a_dotted_name(kind: object) -> None:
     assert read(prompt_template={"type": kind, "template": "{question}"}).prompt(ROW) == "1+1=?"
 
 
-def test_objects_stand_in_a_configuration_as_well_as_dicts() -> None:
+def test_a_configuration_accepts_objects_instead_of_dicts() -> None:
     class Shouting(PromptTemplate):
         pass
 
@@ -342,7 +342,7 @@ def test_retrievers_of_a_configuration_are_selectors() -> None:
     assert first.ids([ROW]) == [(0, 1)]
 
 
-def test_a_configuration_stays_as_it_is() -> None:
+def test_reading_does_not_change_the_configuration() -> None:
     cfg = {
         "ice_template": {"template": {"round": TURNS}},
         "prompt_template": {"template": DIALOGUE, "ice_token": "</E>"},
@@ -417,11 +417,11 @@ def test_everything_that_is_wrong_with_a_configuration_is_reported_at_once() -> 
         ),
     ],
 )  # fmt: skip
-def test_parts_that_do_not_fit_together_are_refused_before_anything_is_asked(cfg: Any, place: str) -> None:
+def test_incompatible_parts_are_refused_before_the_first_request(cfg: Any, place: str) -> None:
     assert places(lambda: read(**cfg)) == (place,)
 
 
-def test_what_is_no_configuration_is_refused() -> None:
+def test_a_configuration_of_another_type_is_refused() -> None:
     error = refused(lambda: InContext.from_cfg([], READER))  # type: ignore[arg-type]
     assert (error.name, error.value) == ("infer_cfg", "list")
     template = {"template": "x"}
@@ -429,7 +429,7 @@ def test_what_is_no_configuration_is_refused() -> None:
     assert places(lambda: read(reader={}, prompt_template=template)) == ("reader_cfg.input_columns",)
 
 
-def test_columns_that_no_row_has_are_named_before_anything_is_asked() -> None:
+def test_the_error_names_missing_columns_before_the_first_request() -> None:
     reader = {"input_columns": ["question"], "output_column": "nosuch"}
     assert places(lambda: read(reader=reader, prompt_template={"template": "x"})) == ("train.nosuch",)
     icl = read(prompt_template={"template": "x"})
@@ -474,7 +474,7 @@ def test_a_row_that_fails_is_numbered() -> None:
     assert (error.path, [place for place, _ in error.problems]) == ("rows[0]", ["[1].role"])
 
 
-def test_a_retriever_of_somebody_else_serves_an_evaluation() -> None:
+def test_a_custom_retriever_selects_the_examples() -> None:
     class Longest:
         def select(self, query: str, examples: Sequence[Example]) -> Sequence[Example]:
             return sorted(examples, key=lambda example: -len(example.input))[:1]

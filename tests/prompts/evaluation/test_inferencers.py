@@ -1,4 +1,4 @@
-"""How a configuration says rows are asked: which inferencers there are, and what each takes."""
+"""Inferencers of a configuration, and the options of each."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def configured(template: Any = TURNS, reader: Any = READER, **inferencer: Any) -
 
 
 def problems(**inferencer: Any) -> list[str]:
-    """Return the keys of an inferencer at which something is wrong."""
+    """Return the keys of the problems of an inferencer."""
     return [place.removeprefix("infer_cfg['inferencer'].") for place in places(lambda: configured(**inferencer))]
 
 
-def asked(icl: InContext, row: dict[str, Any], *answers: str | None) -> list[list[tuple[str, str]]]:
+def requested(icl: InContext, row: dict[str, Any], *answers: str | None) -> list[list[tuple[str, str]]]:
     requests = icl.requests(row)
     prompts, found = [next(requests)], []
     for answer in answers:
@@ -36,7 +36,7 @@ def asked(icl: InContext, row: dict[str, Any], *answers: str | None) -> list[lis
     return [[(item["role"], item["prompt"]) for item in prompt if "role" in item] for prompt in prompts]
 
 
-def test_what_a_shipped_inferencer_says_is_kept_and_what_is_unknown_is_named() -> None:
+def test_known_options_of_an_inferencer_are_kept_and_unknown_options_are_named() -> None:
     cfg = {"max_out_len": 5, "stopping_criteria": ["\n\n"], "batch_size": 8, "max_seq_len": 100, "save_every": 1}
     read = configured(type="GenInferencer", temperature=0.5, **cfg).inferencer
     assert (read.asks, read.max_out_len, list(read.stopping_criteria), read.batch_size) == ("gen", 5, ["\n\n"], 8)
@@ -63,7 +63,7 @@ def test_what_a_shipped_inferencer_says_is_kept_and_what_is_unknown_is_named() -
         ({"type": "ChatInferencer", "normalizing_str": ""}, "normalizing_str"),
     ],
 )
-def test_a_value_that_has_no_meaning_is_an_error(cfg: dict[str, Any], place: str) -> None:
+def test_an_invalid_value_of_an_option_is_an_error(cfg: dict[str, Any], place: str) -> None:
     assert problems(**cfg) == [place]
 
 
@@ -72,7 +72,7 @@ def test_all_problems_of_an_inferencer_are_named_at_once() -> None:
     assert found == ("max_out_len", "batch_size", "infer_mode")
 
 
-def test_inferencers_that_are_not_run_are_built_as_before() -> None:
+def test_a_configuration_of_an_unsupported_inferencer_can_be_built() -> None:
     icl = configured(type="AgentInferencer", example="1", infer_mode="every_with_gt")
     assert icl.inferencer.name == "AgentInferencer" and icl.mode == "gen"
     (made,) = icl.prompts([{"question": "q", "answer": "a"}])
@@ -84,18 +84,18 @@ class TestChats:
 
     def test_texts_are_one_turn_that_ends_before_the_answer(self) -> None:
         icl = configured(type="ChatInferencer")
-        assert asked(icl, {"question": "q", "answer": "a"}, "x") == [[("HUMAN", "q")]]
+        assert requested(icl, {"question": "q", "answer": "a"}, "x") == [[("HUMAN", "q")]]
         plain = configured("Q: {question}", type="ChatInferencer")
-        assert asked(plain, {"question": "q", "answer": "a"}, "x") == [[("HUMAN", "Q: q")]]
+        assert requested(plain, {"question": "q", "answer": "a"}, "x") == [[("HUMAN", "Q: q")]]
 
-    def test_lists_of_texts_are_turns_after_true_or_own_answers(self) -> None:
+    def test_lists_of_texts_are_turns_after_true_or_model_answers(self) -> None:
         row = {"question": ["1", "2"], "answer": ["one", "two"]}
         own = configured(type="ChatInferencer", infer_mode="every")
-        assert asked(own, row, "x", "y") == [[("HUMAN", "1")], [("HUMAN", "1"), ("BOT", "x"), ("HUMAN", "2")]]
+        assert requested(own, row, "x", "y") == [[("HUMAN", "1")], [("HUMAN", "1"), ("BOT", "x"), ("HUMAN", "2")]]
         true = configured(type="ChatInferencer", infer_mode="every_with_gt")
-        assert asked(true, row, "x", "y") == [[("HUMAN", "1")], [("HUMAN", "1"), ("BOT", "one"), ("HUMAN", "2")]]
+        assert requested(true, row, "x", "y") == [[("HUMAN", "1")], [("HUMAN", "1"), ("BOT", "one"), ("HUMAN", "2")]]
         last = configured(type="ChatInferencer")
-        assert asked(last, row, "x") == [[("HUMAN", "1"), ("BOT", "one"), ("HUMAN", "2")]]
+        assert requested(last, row, "x") == [[("HUMAN", "1"), ("BOT", "one"), ("HUMAN", "2")]]
 
     def test_a_column_of_messages_is_the_dialogue_itself(self) -> None:
         talk = [
@@ -107,16 +107,16 @@ class TestChats:
         ]
         reader = {"input_columns": ["dialogue", "kind"], "output_column": "kind"}
         icl = configured("{dialogue}", reader, type="ChatInferencer", infer_mode="every")
-        first, second = asked(icl, {"dialogue": talk, "kind": 3}, "x", "y")
+        first, second = requested(icl, {"dialogue": talk, "kind": 3}, "x", "y")
         assert first == [("SYSTEM", "Be brief."), ("HUMAN", "1")]
         assert second == [*first, ("BOT", "x"), ("HUMAN", "2")]
-        assert asked(icl, {"dialogue": tuple(talk), "kind": 3}, "x", "y") == [first, second]
+        assert requested(icl, {"dialogue": tuple(talk), "kind": 3}, "x", "y") == [first, second]
         empty = configured(type="ChatInferencer", infer_mode="every")
         assert refused(lambda: next(empty.requests({"question": [], "answer": ["x"]}))).problems
 
-    def test_a_failed_turn_ends_a_dialogue_of_own_answers(self) -> None:
+    def test_a_failed_turn_ends_a_dialogue_of_model_answers(self) -> None:
         icl = configured(type="ChatInferencer", infer_mode="every")
-        assert len(asked(icl, {"question": ["1", "2"], "answer": ["one", "two"]}, None)) == 1
+        assert len(requested(icl, {"question": ["1", "2"], "answer": ["one", "two"]}, None)) == 1
 
     @pytest.mark.parametrize(
         ("row", "problems"),
@@ -125,16 +125,18 @@ class TestChats:
             ({"question": 5, "answer": "a"}, [("question", "is a int"), ("answer", "is a str")]),
         ],
     )
-    def test_a_row_that_is_no_dialogue_is_named(self, row: dict[str, Any], problems: list[tuple[str, str]]) -> None:
+    def test_the_error_names_a_row_that_is_not_a_dialogue(
+        self, row: dict[str, Any], problems: list[tuple[str, str]]
+    ) -> None:
         error = refused(lambda: next(configured(type="ChatInferencer").requests(row)))
         assert [*error.problems] == problems
 
-    def test_a_role_that_no_dialogue_has_is_named(self) -> None:
+    def test_the_error_names_an_unknown_role(self) -> None:
         row = {"question": [{"role": "robot", "content": "x"}]}
         error = refused(lambda: next(configured(type="ChatInferencer").requests(row)))
         assert (error.name, error.value) == ("role", "'robot'")
 
-    def test_worked_examples_have_no_place_in_a_dialogue(self) -> None:
+    def test_worked_examples_in_a_dialogue_are_refused(self) -> None:
         cfg = {
             "prompt_template": {"template": {"begin": "</E>", **TURNS}, "ice_token": "</E>"},
             "ice_template": {"template": TURNS},
@@ -172,7 +174,7 @@ class _Lengths:
         return [[1.0, float(len(text))] for text in texts]
 
 
-def test_every_class_that_a_configuration_may_name_is_there_to_be_written_bare() -> None:
+def test_each_class_of_a_configuration_is_a_public_name() -> None:
     retrievers = [name for name in evaluation.__all__ if name.endswith("Retriever")]
     inferencers = [name for name in evaluation.__all__ if name.endswith("Inferencer") and name != "Inferencer"]
     assert (len(retrievers), len(inferencers)) == (6, 7)

@@ -1,4 +1,4 @@
-"""Meta templates: what a completion model and an API are sent for one and the same prompt."""
+"""Meta templates: the requests of a completion model and of an API for the same prompt."""
 
 from __future__ import annotations
 
@@ -66,15 +66,15 @@ def quiz(**sections: Any) -> PromptList:
 
 
 class TestTheDocument:
-    def test_a_round_has_every_role_in_order_and_defaults_where_the_dataset_says_nothing(self) -> None:
+    def test_a_round_has_each_role_in_order_with_defaults_for_missing_prompts(self) -> None:
         text = MetaTemplate(MOSS).parse(PromptList([human("hi"), bot("ho")]), "ppl")
         assert text == (f"You are a careful model.\n<|HUMAN|>:hi脷\n{INNER}<|MOSS|>:ho氡\nend of conversion")
 
-    def test_a_generation_stops_behind_the_begin_of_the_role_that_the_model_speaks(self) -> None:
+    def test_a_prompt_of_generation_ends_after_the_begin_of_the_role_of_the_model(self) -> None:
         text = MetaTemplate(MOSS).parse(PromptList([human("hi"), bot("ho")]), "gen")
         assert text == f"You are a careful model.\n<|HUMAN|>:hi脷\n{INNER}<|MOSS|>:"
 
-    def test_the_dataset_fills_the_roles_and_a_reserved_role_speaks_at_the_beginning(self) -> None:
+    def test_the_dataset_fills_the_roles_and_a_reserved_role_begins_the_text(self) -> None:
         question = "<|HUMAN|>:Which lake is deep?\nA. Como\nB. Aral\nAnswer: 脷\n"
         start = f"You are a careful model.\n<|SYSTEM|>: Choose a letter.\n{question}{INNER}<|MOSS|>:"
         assert MetaTemplate(MOSS).parse(quiz(), "gen") == start
@@ -85,20 +85,20 @@ class TestTheDocument:
         assert isinstance(text, str)
         assert text.endswith("<|MOSS|>:A氡\nthat was the prompt\nend of conversion")
 
-    def test_a_field_of_the_dataset_overrides_that_of_the_meta_template(self) -> None:
+    def test_a_field_of_the_dataset_overrides_the_meta_template(self) -> None:
         prompt = PromptList([human("q", begin="[", end="]"), {"role": "THOUGHTS", "prompt": "hm"}, bot("a", end="!")])
         assert MetaTemplate(MOSS).parse(prompt, "ppl") == (
             "You are a careful model.\n[q]<|Inner Thoughts|>:hm茔\n<|Commands|>:None蝮\n<|Results|>:None兒\n"
             "<|MOSS|>:a!end of conversion"
         )
 
-    def test_without_a_reserved_role_its_fallback_speaks(self) -> None:
+    def test_a_fallback_role_replaces_a_missing_reserved_role(self) -> None:
         bare = {key: value for key, value in MOSS.items() if key != "reserved_roles"}
         text = MetaTemplate(bare).parse(quiz(), "gen")
         assert isinstance(text, str)
         assert text.startswith("You are a careful model.\n<|HUMAN|>:Choose a letter.脷\n<|HUMAN|>:Which lake")
 
-    def test_a_template_without_a_round_takes_the_round_of_the_dataset(self) -> None:
+    def test_a_template_without_a_round_uses_the_round_of_the_dataset(self) -> None:
         meta = MetaTemplate({"begin": "<s>", "end": "</s>"})
         prompt = PromptList([human("q", begin="U:", end="\n"), bot("a", begin="A:", generate=True)])
         assert meta.parse(prompt, "ppl") == "<s>U:q\nA:a</s>"
@@ -107,7 +107,7 @@ class TestTheDocument:
         assert reserved.parse(PromptList([human("q "), bot("a"), human("not sent")])) == "q B:"
         assert ApiMetaTemplate({"begin": "go"}).parse(prompt) == ["go", {"role": "HUMAN", "prompt": "U:q\n"}]
 
-    def test_without_a_template_an_item_says_its_begin_its_prompt_and_its_end(self) -> None:
+    def test_without_a_template_an_item_is_its_begin_its_prompt_and_its_end(self) -> None:
         prompt = PromptList([human("q", begin="<<", end=">>"), bot("a", end="\n"), "bye"])
         assert MetaTemplate().parse(prompt) == "<<q>>\na\nbye"
         assert ApiMetaTemplate().parse(prompt) == "<<q>>\na\nbye"
@@ -123,7 +123,7 @@ class TestTheDocument:
 
 
 class TestRounds:
-    def test_a_role_that_speaks_again_begins_a_new_round(self) -> None:
+    def test_a_repeated_role_begins_a_new_round(self) -> None:
         prompt = PromptList([human("1"), bot("2"), human("3"), bot("4")])
         assert MetaTemplate(PLAIN).parse(prompt) == "H: 1<eoh>\nB: 2<eob>\nH: 3<eoh>\nB: "
 
@@ -138,7 +138,7 @@ class TestRounds:
             {"role": "user", "prompt": "3"},
         ]
 
-    def test_a_reserved_role_may_speak_within_a_round(self) -> None:
+    def test_a_reserved_role_can_be_in_a_round(self) -> None:
         system = {"role": "SYSTEM", "fallback_role": "HUMAN", "prompt": "be brief"}
         prompt = PromptList([system, human("1"), bot("2"), system, human("3"), {"role": "SYSTEM", "prompt": "now"}])
         assert MetaTemplate(PLAIN).parse(prompt) == (
@@ -149,33 +149,33 @@ class TestRounds:
             *("system", "user", "assistant", "system", "user", "system")
         ]
 
-    def test_a_fallback_may_stand_in_within_a_round(self) -> None:
+    def test_a_fallback_role_can_be_in_a_round(self) -> None:
         prompt = PromptList([{"role": "NARRATOR", "fallback_role": "HUMAN", "prompt": "once"}, bot("")])
         assert MetaTemplate(PLAIN).parse(prompt) == "H: once<eoh>\nB: "
 
-    def test_the_dataset_may_say_who_replies(self) -> None:
+    def test_the_dataset_can_choose_the_role_that_replies(self) -> None:
         prompt = PromptList([human("1"), bot("2", generate=False)])
         assert MetaTemplate(PLAIN).parse(prompt) == "H: 1<eoh>\nB: 2<eob>\n"
         asked = PromptList([human("1", generate=True), bot("2")])
         assert MetaTemplate(PLAIN).parse(asked) == "H: "
 
-    def test_text_of_the_template_stands_in_every_round(self) -> None:
+    def test_text_of_the_template_is_in_each_round(self) -> None:
         meta = {"round": ["### ", {"role": "HUMAN", "end": "\n"}, "--- ", {"role": "BOT", "generate": True}]}
         prompt = PromptList([human("1"), bot("2\n"), human("3")])
         assert MetaTemplate(meta).parse(prompt) == "### 1\n--- 2\n### 3\n--- "
 
-    def test_text_of_the_dataset_stands_before_the_round_that_it_is_found_in(self) -> None:
+    def test_text_in_a_round_of_the_dataset_precedes_the_round(self) -> None:
         prompt = PromptList(
             [{"section": "round", "pos": "begin"}, human("1"), " mid ", bot("2"), {"section": "round", "pos": "end"}]
         )
         assert MetaTemplate(PLAIN).parse(prompt, "ppl") == " mid H: 1<eoh>\nB: 2<eob>\n"
 
-    def test_an_item_without_a_prompt_says_the_default_of_its_role(self) -> None:
+    def test_an_item_without_a_prompt_has_the_default_of_its_role(self) -> None:
         meta = {"round": [{"role": "HUMAN", "prompt": "hello?"}, {"role": "BOT", "begin": ">", "generate": True}]}
         assert MetaTemplate(meta).parse(PromptList([{"role": "HUMAN"}])) == "hello?>"
         assert MetaTemplate(meta).parse(PromptList([human(None)])) == "hello?>"  # type: ignore[arg-type]
 
-    def test_a_list_of_prompts_is_parsed_one_by_one_and_text_is_left_alone(self) -> None:
+    def test_each_prompt_of_a_list_is_parsed_and_text_does_not_change(self) -> None:
         prompts = ("as it is", PromptList([human("1")]))
         assert MetaTemplate(PLAIN).parse(prompts) == ["as it is", "H: 1<eoh>\nB: "]
         assert ApiMetaTemplate(API).parse(prompts) == ["as it is", [{"role": "user", "prompt": "1"}]]
@@ -184,7 +184,7 @@ class TestRounds:
         end = {"section": "end", "pos": "end"}
         assert MetaTemplate(PLAIN).parse(PromptList([end, "bye", end]), "ppl") == "bye"
 
-    def test_nothing_of_the_callers_is_changed(self) -> None:
+    def test_parsing_does_not_change_the_arguments(self) -> None:
         meta, prompt = deepcopy(MOSS), quiz()
         before = deepcopy(prompt)
         template = MetaTemplate(meta)
@@ -212,7 +212,7 @@ class TestApis:
         ]
         assert warned(lambda: ApiMetaTemplate({**API, "end": "over"})) == ["end"]
 
-    def test_text_without_a_role_is_the_users(self) -> None:
+    def test_text_without_a_role_belongs_to_the_user(self) -> None:
         prompt = quiz(begin=["Two examples.\n", "  \n"])
         messages = ApiMetaTemplate(API).parse(prompt)
         assert messages == [
@@ -244,7 +244,7 @@ class TestApis:
             ([("user", "a"), ("user", "b")], [("user", "a1"), ("assistant", "2"), ("user", "b3")]),
         ],
     )
-    def test_a_list_of_messages_goes_in_front_of_messages_of_the_same_role(
+    def test_the_messages_of_a_template_precede_messages_of_the_same_role(
         self, ahead: list[tuple[str, str]], wanted: list[tuple[str, str]]
     ) -> None:
         def wire(pairs: list[tuple[str, str]]) -> list[dict[str, Any]]:
@@ -255,21 +255,21 @@ class TestApis:
         prompt = PromptList([human("1"), bot("2"), human("3")])
         assert template.parse(prompt) == wire(wanted)
 
-    def test_a_list_of_messages_goes_in_front_of_content_parts(self) -> None:
+    def test_the_messages_of_a_template_precede_content_parts(self) -> None:
         template = ApiMetaTemplate([{"role": "user", "content": "Look: "}])
         image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
         assert template.parse([{"role": "user", "content": [image]}]) == [
             {"role": "user", "content": [{"type": "text", "text": "Look: "}, image]}
         ]
 
-    def test_a_list_of_messages_goes_in_front_of_a_message_without_content(self) -> None:
+    def test_the_messages_of_a_template_precede_a_message_without_content(self) -> None:
         template = ApiMetaTemplate([{"role": "assistant", "content": "Look"}])
         call = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
         assert template.parse([call]) == [{**call, "content": "Look"}]
 
 
 class TestBadInput:
-    def test_a_template_names_everything_that_is_wrong_with_it(self) -> None:
+    def test_the_error_names_each_problem_of_a_template(self) -> None:
         config = {
             "beginn": "x",
             "round": [{"rol": "HUMAN"}, 5, {"role": "A", "begin": 3, "generate": "yes"}, {"role": "B"}, {"role": "B"}],
@@ -303,7 +303,7 @@ class TestBadInput:
         assert places(lambda: ApiMetaTemplate({**API, "begin": {"prompt": "x"}})) == ("begin.role",)
 
     @pytest.mark.parametrize("template", [MetaTemplate(PLAIN), ApiMetaTemplate(API)])
-    def test_a_prompt_names_everything_that_is_wrong_with_it(self, template: MetaTemplate | ApiMetaTemplate) -> None:
+    def test_the_error_names_each_problem_of_a_prompt(self, template: MetaTemplate | ApiMetaTemplate) -> None:
         prompt = PromptList(
             [
                 {"section": "foo", "pos": "begin"},
@@ -337,7 +337,7 @@ class TestBadInput:
             "[12]",
         ]
 
-    def test_what_an_item_changes_about_its_role_is_checked(self) -> None:
+    def test_overrides_of_a_role_in_an_item_are_checked(self) -> None:
         prompt = PromptList([human("1", api_role=5), bot("", generate="yes")])
         assert places(lambda: ApiMetaTemplate(API).parse(prompt)) == ("[0].api_role", "[1].generate")
         renamed = PromptList([human("1", api_role="developer"), bot("")])
@@ -350,7 +350,7 @@ class TestBadInput:
 
     @pytest.mark.parametrize("template", [MetaTemplate(PLAIN), ApiMetaTemplate(API)])
     @pytest.mark.parametrize("prompt", [5, None, {"role": "HUMAN", "prompt": "x"}, [5]])
-    def test_what_is_no_prompt_is_refused(self, template: MetaTemplate | ApiMetaTemplate, prompt: Any) -> None:
+    def test_a_prompt_of_another_type_is_refused(self, template: MetaTemplate | ApiMetaTemplate, prompt: Any) -> None:
         inner = prompt[0] if isinstance(prompt, list) else prompt
         error = refused(lambda: template.parse(prompt))
         assert (error.name, error.value) == ("prompt", type(inner).__name__)

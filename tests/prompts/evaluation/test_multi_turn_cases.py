@@ -1,4 +1,4 @@
-"""The runner of conformance cases asks dialogues turn by turn, and sends what chat models are sent."""
+"""The runner of conformance cases: dialogues turn by turn, and the messages of chat models."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def expecting(*output: Any) -> dict[str, Any]:
     return {"output": list(output)}
 
 
-def test_the_model_of_a_case_says_what_the_case_says() -> None:
+def test_the_model_of_a_case_replies_with_the_answers_of_the_case() -> None:
     assert problems(CASE) == [None]
     assert problems(CASE, model_answers=["x"], expect=expecting("a", "a\nx\nb", "a\nx\nb\nanswer2\nc")) == [None]
     assert problems(CASE, fail_turns=[2], expect=expecting("a", "a\nanswer1\nb")) == [None]
@@ -58,13 +58,13 @@ def test_the_model_of_a_case_says_what_the_case_says() -> None:
     assert problems(CASE, required=False) == []
 
 
-def test_chat_models_have_roles_where_a_case_has_no_meta_template() -> None:
+def test_chat_models_have_roles_if_a_case_has_no_meta_template() -> None:
     asked = {**CASE, "op": "messages", "stage": "messages", "template": {"template": ROUND}}
     row = {"question": "q", "answer": "a"}
     assert problems(asked, example=row, expect=expecting({"role": "user", "content": "q"})) == [None]
 
 
-def test_items_that_say_nothing_to_an_api_are_no_parts_and_text_stays_text() -> None:
+def test_empty_items_are_not_parts_of_an_api_message_and_text_stays_text() -> None:
     answers_first = {"type": "MultiTurnPromptTemplate", "template": {"round": [ROUND["round"][1]]}}
     to_an_api = {**CASE, "parser": "api", "template": answers_first, "fail_turns": [2]}
     assert problems(to_an_api, expect=expecting([], "answer1")) == [None]

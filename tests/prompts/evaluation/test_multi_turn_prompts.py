@@ -1,4 +1,4 @@
-"""Dialogues of several turns: what each request says, and what goes on with the model's answer."""
+"Dialogues of several turns: the content of each request, and the requests after a reply of the model."
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ask(
     infer_mode: Any = "every",
     reply: Callable[[int], str | None] = lambda turn: f"answer{turn}",
 ) -> tuple[list[PromptList], list[str | None]]:
-    """Play the model: answer each request, and return the requests and what was sent back."""
+    """Play the model: answer each request, and return the requests and the return value of the generator."""
     sent: list[PromptList] = []
     requests = MultiTurnPromptTemplate(template).requests(row, infer_mode)
     try:
@@ -58,7 +58,7 @@ def configured(infer_mode: str | None) -> InContext:
 
 
 class TestTheDocument:
-    def test_every_puts_the_models_answers_between_the_questions(self) -> None:
+    def test_mode_every_inserts_the_answers_of_the_model(self) -> None:
         sent, given = ask(TEMPLATE, SUMS, "every")
         assert [without_markers(prompt) for prompt in sent] == [
             dialogue("1+1=?"),
@@ -67,7 +67,7 @@ class TestTheDocument:
         ]
         assert given == ["answer1", "answer2", "answer3"]
 
-    def test_every_with_gt_puts_the_true_answers_there(self) -> None:
+    def test_mode_every_with_gt_inserts_the_true_answers(self) -> None:
         sent, given = ask(TEMPLATE, SUMS, "every_with_gt")
         assert [without_markers(prompt) for prompt in sent] == [
             dialogue("1+1=?"),
@@ -76,12 +76,12 @@ class TestTheDocument:
         ]
         assert given == ["answer1", "answer2", "answer3"]
 
-    def test_last_asks_once_after_the_true_answers(self) -> None:
+    def test_mode_last_sends_one_request_after_the_true_answers(self) -> None:
         sent, given = ask(TEMPLATE, SUMS, "last")
         assert [without_markers(prompt) for prompt in sent] == [dialogue("1+1=?", "2", "2+2=?", "4", "3+3=?")]
         assert given == ["answer1"]
 
-    def test_the_requests_go_through_a_meta_template(self) -> None:
+    def test_a_meta_template_parses_the_requests(self) -> None:
         meta = {
             "round": [{"role": "HUMAN", "begin": "H:", "end": "\n"}, {"role": "BOT", "begin": "B:", "generate": True}]
         }
@@ -97,7 +97,7 @@ class TestTheDocument:
         assert example[0] == {"section": "ice", "pos": "begin"}
         assert without_markers(example) == without_markers(template.item(SUMS))
 
-    def test_a_shipped_configuration_is_asked_as_its_mode_says(self) -> None:
+    def test_the_mode_of_a_configuration_chooses_the_requests(self) -> None:
         icl = configured("last")
         assert isinstance(icl.prompt_template, MultiTurnPromptTemplate)
         (row,) = icl.prompts([SUMS])
@@ -109,7 +109,7 @@ class TestTheDocument:
             (0, 2, dialogue("1+1=?", "2", "2+2=?", "4", "3+3=?")),
         ]
 
-    def test_prompts_that_need_the_answers_of_the_model_are_asked_for_one_by_one(self) -> None:
+    def test_mode_every_of_a_configuration_has_no_list_of_prompts(self) -> None:
         icl = configured("every")
         error = refused(lambda: list(icl.prompts([SUMS])))
         assert (error.name, error.value) == ("infer_mode", "every")
@@ -120,7 +120,7 @@ class TestTheDocument:
 
 
 class TestTurns:
-    def test_what_begins_and_ends_the_dialogue_is_in_every_request_with_the_columns_of_the_row(self) -> None:
+    def test_each_request_has_the_begin_and_the_end_with_the_columns_of_the_row(self) -> None:
         template = {**TEMPLATE, "begin": "About {topic}.", "end": [{"role": "SYSTEM", "prompt": "{question}"}]}
         sent, _ = ask(template, {**SUMS, "topic": "sums"})
         for prompt in sent:
@@ -147,12 +147,12 @@ class TestTurns:
         sent, _ = ask(TEMPLATE, row, "every", lambda turn: "{question} and {answer}")
         assert without_markers(sent[1]) == dialogue("{answer}?", "{question} and {answer}", "x")
 
-    def test_questions_without_answers_are_asked_all_the_same(self) -> None:
+    def test_questions_without_answers_are_sent(self) -> None:
         assert len(ask(TEMPLATE, {"question": ["a", "b"]}, "every")[0]) == 2
         sent, _ = ask(TEMPLATE, {"question": ["a", "b", "c"], "answer": ["1", "2"]}, "every_with_gt")
         assert without_markers(sent[2]) == dialogue("a", "1", "b", "2", "c")
 
-    def test_the_whole_dialogue_says_what_it_leaves_out(self) -> None:
+    def test_the_complete_dialogue_warns_about_turns_that_it_omits(self) -> None:
         template = MultiTurnPromptTemplate(TEMPLATE)
         for question, name in ((["a", "b", "c"], "answer"), ("ab", "question")):
             row = {"question": question, "answer": ["1", "2"]}
@@ -161,7 +161,7 @@ class TestTurns:
                 assert without_markers(template.item(row)) == dialogue("a", "1", "b", "2")
 
     @pytest.mark.parametrize("infer_mode", ["every", "every_with_gt", "last"])
-    def test_no_questions_and_nobody_to_answer_make_no_request(self, infer_mode: str) -> None:
+    def test_a_row_without_questions_or_a_template_without_a_model_makes_no_request(self, infer_mode: str) -> None:
         assert ask(TEMPLATE, {"question": [], "answer": []}, infer_mode) == ([], [])
         assert ask({"round": [{"role": "HUMAN", "prompt": "{question}"}]}, SUMS, infer_mode) == ([], [])
 
@@ -169,7 +169,7 @@ class TestTurns:
         sent, _ = ask({"round": [{"role": "HUMAN", "prompt": "{question}"}, {"role": "BOT"}]}, SUMS)
         assert without_markers(sent[1]) == dialogue("1+1=?", "answer1", "2+2=?")
 
-    def test_nothing_of_the_callers_is_changed_and_no_request_changes_another(self) -> None:
+    def test_requests_change_neither_the_arguments_nor_other_requests(self) -> None:
         template, row = deepcopy(TEMPLATE), deepcopy(SUMS)
         sent, _ = ask(template, row)
         sent[0][1]["prompt"] = "changed"  # type: ignore[index, call-overload]
@@ -181,25 +181,25 @@ class TestBadInput:
     def test_an_unknown_mode_is_refused(self) -> None:
         assert refused(lambda: ask(TEMPLATE, SUMS, "lasst")).name == "infer_mode"
 
-    def test_missing_columns_are_named_together(self) -> None:
+    def test_the_error_names_all_missing_columns(self) -> None:
         assert places(lambda: MultiTurnPromptTemplate(TEMPLATE).item({})) == ("question", "answer")
         assert places(lambda: ask(TEMPLATE, {"question": 5})) == ("question",)
 
     @pytest.mark.parametrize("answers", [["1"], ["1", "2", "3", "4"]])
-    def test_answers_that_do_not_fit_the_questions_are_refused(self, answers: list[str]) -> None:
+    def test_a_number_of_answers_that_differs_from_the_questions_is_refused(self, answers: list[str]) -> None:
         row = {"question": ["a", "b", "c"], "answer": answers}
         assert refused(lambda: ask(TEMPLATE, row, "last")).name == "answer"
 
-    def test_what_is_sent_back_must_be_text(self) -> None:
+    def test_a_reply_that_is_not_text_is_refused(self) -> None:
         error = refused(lambda: ask(TEMPLATE, SUMS, reply=lambda turn: 5))  # type: ignore[arg-type, return-value]
         assert (error.name, error.value) == ("request 0", "int")
 
-    def test_worked_examples_have_no_place(self) -> None:
+    def test_worked_examples_are_refused(self) -> None:
         template = MultiTurnPromptTemplate(TEMPLATE)
         assert template.places() == ""
         assert refused(lambda: template.item(SUMS, ice="x")).name == "ice"
 
-    def test_a_template_names_everything_that_is_wrong_with_it(self) -> None:
+    def test_the_error_names_each_problem_of_a_template(self) -> None:
         assert places(lambda: MultiTurnPromptTemplate("{question}")) == ("template",)  # type: ignore[arg-type]
         found = places(lambda: MultiTurnPromptTemplate({"rounds": [], "begin": [5, {"prompt": 7}]}))
         assert found == ("rounds", "round", "begin[0]", "begin[1].role", "begin[1].prompt")

@@ -64,8 +64,8 @@ def parts_of(prompt: PromptList) -> list[Any]:
 
 
 class TestTheDocument:
-    # The document prints the addresses of the first example without the `file://` that its template puts in front of
-    # them; what is sent has it, as in the base64 example.
+    # The document prints the addresses of the first example without the `file://` that its template writes before
+    # them; the request contains it, as in the base64 example.
     @pytest.mark.parametrize(
         ("parts", "image", "audio", "video"),
         [
@@ -151,7 +151,7 @@ class TestFilling:
             {"role": "user", "prompt": [{"type": "text", "text": "2+2"}]},
         ]
 
-    def test_each_item_takes_the_kinds_that_it_has_a_part_for(self) -> None:
+    def test_an_item_has_the_kinds_of_media_of_its_parts(self) -> None:
         texts = {"text": {"type": "text", "text": "look: {question}"}}
         prompt = template(human(BY_BASE64), begin=[human(texts)]).item({"content": QUESTION, "anything": ""})
         assert [[part["type"] for part in parts] for parts in parts_of(prompt)] == [
@@ -159,7 +159,7 @@ class TestFilling:
             ["text", "image_url", "audio_url", "video_url"],
         ]
 
-    def test_nothing_of_the_callers_is_changed(self) -> None:
+    def test_a_prompt_does_not_change_the_row_or_the_template(self) -> None:
         dialogue = {"round": [human(deepcopy(BY_URL))]}
         shown = MMPromptTemplate(dialogue)
         prompt = shown.item({"content": QUESTION})
@@ -176,7 +176,7 @@ AS_IT_IS = {
 
 
 class TestModels:
-    def test_a_completion_model_reads_the_names_of_media(self) -> None:
+    def test_the_text_of_a_completion_model_has_the_names_of_media(self) -> None:
         prompt = template(human(AS_IT_IS)).item(CAT)
         assert MetaTemplate(META).parse(prompt) == "[see\n[image: cat.png]]>"
         assert MetaTemplate().parse(prompt) == "see\n[image: cat.png]"
@@ -195,14 +195,14 @@ class TestModels:
             }
         ]
 
-    def test_an_item_may_have_text_beside_its_media(self) -> None:
+    def test_an_item_can_have_text_and_media(self) -> None:
         prompt = template({**human(AS_IT_IS), "prompt": "Look!"}, {"role": "BOT", "prompt": "ok"}).item(CAT)
         image = {"type": "image_url", "image_url": {"url": "https://example.org/cat.png"}}
         look, see, ok = ({"type": "text", "text": text} for text in ("Look!", "see", "ok"))
         assert ApiMetaTemplate(META).parse(prompt) == [{"role": "user", "prompt": [look, see, image]}]
         assert ApiMetaTemplate().parse(prompt) == [look, see, image, ok]
 
-    def test_a_part_of_no_known_kind_is_refused_by_a_completion_model(self) -> None:
+    def test_a_completion_model_refuses_a_part_of_an_unknown_kind(self) -> None:
         parts: tuple[tuple[dict[str, Any], str], ...] = (
             ({"type": "smell"}, "content part"),
             ({"type": "text"}, "content part.text"),
@@ -228,7 +228,7 @@ class TestTags:
             (f"a{END_TAG}", [("text", "a")]),
         ],
     )
-    def test_content_is_cut_at_its_tags(self, content: str, pieces: list[tuple[str, str]]) -> None:
+    def test_content_is_split_at_its_tags(self, content: str, pieces: list[tuple[str, str]]) -> None:
         assert read_tags(content) == pieces
 
     @given(st.lists(st.sampled_from([*START_TAGS, END_TAG, "a", " b ", "<AIS_"]), max_size=12))
@@ -250,11 +250,11 @@ class TestBadInput:
             "prompt": "x",
         }
 
-    def test_content_that_no_item_takes_is_named(self) -> None:
+    def test_the_error_names_content_without_an_item(self) -> None:
         texts = {"text": {"type": "text", "text": "{question}"}}
         assert places(lambda: template(human(texts)).item({"content": QUESTION})) == ("image", "audio", "video")
 
-    def test_a_template_names_everything_that_is_wrong_with_it(self) -> None:
+    def test_the_error_names_each_problem_of_a_template(self) -> None:
         items = [
             {"role": "HUMAN", "prompt_mm": {"img": {}, "text": "{question}", "image": {"type": "image_url"}}},
             {"role": "HUMAN", "prompt_mm": "x"},

@@ -1,4 +1,4 @@
-"""The snippets of the OpenCompass document about meta prompts, in our names, with what the document prints."""
+"""Snippets of the OpenCompass document about meta prompts, with our names and the output of the document."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SCORES = {"type": "PPLInferencer"}
 
 
 def test_a_meta_template_alone() -> None:
-    # Printed with a space behind each colon and `\n` written out, and without the line end behind "meta instruction".
+    # The document prints a space after each colon, a literal `\n`, and no line end after "meta instruction".
     meta = MetaTemplate(META)
     turns = PromptTemplate({"round": [{"role": "HUMAN", "prompt": ""}, {"role": "BOT", "prompt": ""}]}).item({})
     begin = "meta instruction\nYou are an AI assistant.\n<|HUMAN|>:脷\n"
@@ -44,7 +44,7 @@ def test_a_meta_template_alone() -> None:
     assert meta.eos_token_id == 65605
 
 
-def test_a_dataset_s_template_within_the_meta_template() -> None:
+def test_the_template_of_a_dataset_within_the_meta_template() -> None:
     # Printed with a line end between the two ends, which neither of them has.
     begin = "meta instruction\nYou are an AI assistant.\n"
     expected = f"{begin}<|SYSTEM|>: {HINT}physics.\n<|HUMAN|>:{QUESTION}脷\n{INNER}<|MOSS|>:"
@@ -72,7 +72,7 @@ def test_labels_may_be_dialogues() -> None:
     assert all(f"{HINT}college biology.\n<|HUMAN|>:{QUESTION}" in text for text in found)
 
 
-def test_what_the_document_says_of_keys_and_models_without_a_meta_template() -> None:
+def test_keys_of_sections_and_models_without_a_meta_template() -> None:
     assert PromptTemplate({"begin": "x", "round": []}).labels == ()
     labelled = {"begin": "x", "round": "y", "A": "z"}
     assert warned(lambda: PromptTemplate(labelled)) == ["A"]
@@ -87,7 +87,7 @@ def test_what_the_document_says_of_keys_and_models_without_a_meta_template() -> 
     assert f"<|HUMAN|>:{HINT}physics.脷\n" in text
 
 
-def test_a_dataset_s_field_goes_before_that_of_the_meta_template() -> None:
+def test_a_field_of_the_dataset_overrides_the_meta_template() -> None:
     turns = [{"role": "HUMAN", "prompt": "x"}, {"role": "THOUGHTS", "prompt": "Hm.", "end": "!"}]
     text = MetaTemplate(META).parse(PromptTemplate({"round": turns}).item({}))
     assert "<|Inner Thoughts|>:Hm.!" in text and "<|Commands|>:None蝮" in text

@@ -1,4 +1,4 @@
-"""Which rows of a dataset are read, and which of them are shown as worked examples."""
+"""Rows that a reader of datasets selects, and rows that become worked examples."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ QUERIES = ["first", "second", "third", "fourth"]
 
 
 class Letters:
-    """How often each letter occurs: a real embedding, if a modest one."""
+    """Embedder that counts letters."""
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         return [[1.0, *(float(text.count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz")] for text in texts]
 
 
-# Rows that are read
+# Readers
 
 
 @pytest.mark.parametrize(
@@ -67,11 +67,11 @@ def test_part_of_a_dataset_is_always_the_same_part(size: Any, numbers: Sequence[
     "size",
     ["2:9", "[1]", "[::0]", "[a:b]", "[__import__('os'):]", "", 2.5, True, float("nan"), [1], f"[{'9' * 5_000}:]"],
 )
-def test_what_is_no_part_of_a_dataset_is_refused_and_never_evaluated(size: Any) -> None:
+def test_an_invalid_range_is_refused_and_not_evaluated(size: Any) -> None:
     assert places(lambda: DatasetReader(["q"], test_range=size)) == ("test_range",)
 
 
-def test_a_reader_says_what_a_row_asks_and_answers() -> None:
+def test_a_reader_returns_the_input_and_the_output_of_a_row() -> None:
     reader = DatasetReader("a  b", "c")
     assert reader.input_columns == ("a", "b")
     assert reader.example(3, {"a": "x", "b": 1, "c": None}) == Example("x 1", "None", id="3")
@@ -81,7 +81,7 @@ def test_a_reader_says_what_a_row_asks_and_answers() -> None:
     assert refused(lambda: reader.query({"c": 1})).name == "a, b"
 
 
-def test_a_reader_takes_its_splits_apart_and_names_everything_that_is_missing() -> None:
+def test_a_reader_separates_its_splits_and_names_each_missing_split() -> None:
     rows = [{"q": str(number), "a": number} for number in range(4)]
     reader = DatasetReader(["q"], "a", train_range="[:2]", test_range="[3:]", test_split="dev")
     assert reader.split({"train": rows, "dev": rows}) == (rows[:2], rows[3:])
@@ -95,7 +95,7 @@ def test_a_reader_takes_its_splits_apart_and_names_everything_that_is_missing() 
     DatasetReader(["q"], "a").split({"train": rows, "test": [{"q": "the answer is not known"}]})
 
 
-def test_everything_that_is_wrong_with_a_reader_is_reported_at_once() -> None:
+def test_the_error_names_each_problem_of_a_reader() -> None:
     assert places(lambda: DatasetReader([1], ["c"], "x", None, "[0]", 2.5, 3)) == (  # type: ignore
         "input_columns",
         "output_column",
@@ -107,10 +107,10 @@ def test_everything_that_is_wrong_with_a_reader_is_reported_at_once() -> None:
     assert places(lambda: DatasetReader("")) == ("input_columns",)
 
 
-# Rows that are shown
+# Retrievers
 
 
-def test_random_rows_are_those_that_the_legacy_generator_of_numpy_draws() -> None:
+def test_random_rows_are_equal_to_the_legacy_generator_of_numpy() -> None:
     assert retrieve(RandomSelector(2), QUERIES, POOL) == [(3, 2), (3, 4), (1, 0), (4, 1)]
     assert retrieve(RandomSelector(2, seed=1), QUERIES, POOL) == [(2, 1), (0, 2), (2, 3), (3, 0)]
     assert retrieve(RandomSelector(1), QUERIES, POOL) == [(3,), (3,), (1,), (4,)]
@@ -128,14 +128,14 @@ def test_random_rows_are_the_same_each_time_and_never_twice_in_one_prompt() -> N
     assert retrieve(RandomSelector(0), QUERIES, POOL) == [()] * 4
 
 
-def test_a_window_shows_the_rows_before_and_goes_round_at_both_ends() -> None:
+def test_a_window_has_the_previous_rows_and_wraps_at_both_ends() -> None:
     assert retrieve(WindowSelector(2), QUERIES, POOL) == [(3, 4), (4, 0), (0, 1), (1, 2)]
     assert retrieve(WindowSelector(5), QUERIES, POOL)[1] == (1, 2, 3, 4, 0)
     assert retrieve(WindowSelector(2), [""] * 8, POOL)[7] == (0, 1), "past the last row it goes on with the first"
     assert retrieve(WindowSelector(0), QUERIES, ()) == [()] * 4
 
 
-def test_a_retriever_is_an_example_selector_and_an_example_selector_a_retriever() -> None:
+def test_retrievers_and_example_selectors_are_interchangeable() -> None:
     pool = (Example("how to cook rice", "x", id="0"), Example("how to ride", "x", id="1"), Example("zzz", "x", id="2"))
     for selector in (KeywordSelector(2), VectorSelector(Letters(), 2)):
         assert retrieve(selector, ["cook rice", "zzz zzz"], pool)[0][0] == 0
@@ -161,11 +161,11 @@ def test_a_retriever_is_an_example_selector_and_an_example_selector_a_retriever(
         (lambda: retrieve(StaticSelector(ids=["9"]), QUERIES, POOL), "ids"),
     ],
 )
-def test_a_retriever_that_cannot_choose_says_why(make: Any, name: str) -> None:
+def test_the_error_names_the_invalid_argument_of_a_retriever(make: Any, name: str) -> None:
     assert refused(make).name == name
 
 
-def test_a_selector_of_somebody_else_that_fails_is_named() -> None:
+def test_the_error_names_a_custom_selector_that_fails() -> None:
     class Inventing:
         def select(self, query: str, examples: Sequence[Example]) -> Sequence[Example]:
             return [Example("new", "new", id="77")]
@@ -183,7 +183,7 @@ def test_a_selector_of_somebody_else_that_fails_is_named() -> None:
         assert (error.name, error.value) == (type(selector).__name__, value)
 
 
-def test_an_evaluation_asks_its_retriever_once_for_all_rows() -> None:
+def test_an_evaluation_calls_its_retriever_once_for_all_rows() -> None:
     rows = [{"q": text, "a": text} for text in ("rice", "boats", "rice and boats")]
     icl = InContext(
         DatasetReader(["q"], "a"),
@@ -202,7 +202,7 @@ def test_an_evaluation_asks_its_retriever_once_for_all_rows() -> None:
     assert refused(lambda: icl.ids([{"a": 1}])).name == "q"
 
 
-def test_equal_scores_come_out_as_rank_bm25_has_them() -> None:
+def test_rows_with_equal_scores_have_the_order_of_rank_bm25() -> None:
     rows = [{"q": text, "a": "x"} for text in ("red car", "red bus", "blue sky", "red van")]
     icl = InContext.from_cfg(
         {
@@ -238,7 +238,7 @@ def test_without_numpy_the_last_of_equal_rows_is_first(monkeypatch: pytest.Monke
     assert retrieve(BM25Selector(4, tokenize=list), ["c", "b"], pool) == [(19, 12, 5, 20), (20, 18, 16, 15)]
 
 
-def test_scores_are_those_of_rank_bm25_over_the_words_of_nltk() -> None:
+def test_scores_are_equal_to_rank_bm25_with_the_words_of_nltk() -> None:
     texts = [
         "The cat doesn't see the dog, or: the end.",
         "the dog",
@@ -247,7 +247,7 @@ def test_scores_are_those_of_rank_bm25_over_the_words_of_nltk() -> None:
         "the the the dog",
         "the",
     ]
-    index = Okapi(texts)  # the numbers are those that rank_bm25 0.2.2 printed
+    index = Okapi(texts)  # the expected scores are the output of rank_bm25 0.2.2
     assert index.scores("the dog") == [
         *(0.4893492718986457, 0.7831526047544733, 0.4530805779759143, 0.0, 0.8251979658356872, 0.43255521774229644)
     ]
@@ -261,7 +261,7 @@ def test_scores_are_those_of_rank_bm25_over_the_words_of_nltk() -> None:
     assert terms("So Mr. K. left. He did") == ["So", "Mr.", "K.", "left", ".", "He", "did"]
 
 
-def test_words_may_be_cut_in_another_way() -> None:
+def test_a_custom_function_splits_texts_into_words() -> None:
     pool = [Example(text, "", id=str(at)) for at, text in enumerate(("a-b", "b", "c"))]
     assert retrieve(BM25Selector(1), ["a"], pool) == [(2,)]  # nothing is shared: the last row
     assert retrieve(BM25Selector(1, tokenize=lambda text: text.split("-")), ["a"], pool) == [(0,)]
@@ -296,7 +296,7 @@ def test_fewer_rows_than_a_retriever_shows_are_refused(name: str, count: int, pl
     assert places(lambda: InContext.from_cfg(cfg, DatasetReader(["q"], "a"), train=rows)) == (place,)
 
 
-def test_a_split_that_is_shown_and_asked_is_asked_for_once() -> None:
+def test_a_split_for_examples_and_questions_is_read_once() -> None:
     cfg = {
         "ice_template": {"template": "</E>{q} {a}", "ice_token": "</E>"},
         "retriever": {"type": "FixKRetriever", "fix_id_list": [0]},

@@ -36,7 +36,7 @@ def items(prompt: object) -> list[Any]:
 # Columns in braces
 
 
-def test_a_column_replaces_its_name_and_everything_else_in_braces_stays() -> None:
+def test_a_column_replaces_its_name_and_other_text_in_braces_stays() -> None:
     text = "{q} {{q}} {Q} { q } {q!r} {q:>5} {0} {} %s %d {per cent}"
     assert safe_format(text, {"q": "A", "per cent": "100%"}) == "A {A} {Q} { q } {q!r} {q:>5} {0} {} %s %d 100%"
 
@@ -70,7 +70,7 @@ def test_the_longer_of_two_spellings_wins() -> None:
     assert safe_format("{a}{ab}", {"a": 1, "ab": 2, "a}{ab": 3}) == "3"
 
 
-def test_a_name_that_is_no_text_and_a_value_without_text_are_refused_and_named() -> None:
+def test_a_name_or_a_value_without_a_text_is_refused_by_name() -> None:
     assert places(lambda: safe_format("x", {0: "v", None: "w"})) == ("0", "None")  # type: ignore[dict-item]
     row = {"a": Stubborn(), "b": "fine", "c": Stubborn()}
     assert places(lambda: safe_format("{a}{b}{c}", row)) == ("a", "c")
@@ -99,7 +99,7 @@ def test_a_prompt_list_fills_texts_and_prompts_and_nothing_else() -> None:
     assert items[0] == "{x}" and items[1] is not filled[1], "the list itself stays as it was"
 
 
-def test_a_list_takes_the_place_of_a_token_and_leaves_no_empty_text() -> None:
+def test_a_list_replaces_a_token_and_leaves_no_empty_text() -> None:
     shots = PromptList([{"role": "HUMAN", "prompt": "i"}])
     assert PromptList(["aXbX", "X", "", "c"]).replace("X", shots) == ["a", *shots, "b", *shots, *shots, "c"]
     assert PromptList(["aXb", {"role": "H", "prompt": "X!"}]).replace("X", "-") == [
@@ -146,7 +146,7 @@ def test_unsupported_operations_of_a_prompt_list_are_refused(wrong: Any, place: 
 # Templates
 
 
-def test_a_text_asks_without_the_answer_and_shows_an_example_with_it() -> None:
+def test_a_text_prompt_hides_the_answer_and_an_example_shows_it() -> None:
     template = PromptTemplate("</E>Q: {question}\nA: {answer}", ice_token="</E>")
     assert template.item(ROW, ice="shots\n", hide="answer") == "shots\nQ: 1+1=?\nA: "
     assert template.item(ROW, hide="answer", instead="?") == "Q: 1+1=?\nA: ?"
@@ -187,7 +187,7 @@ def test_a_section_may_be_one_text_or_one_role_item() -> None:
     ]
 
 
-def test_an_empty_text_keeps_its_place_until_examples_take_it() -> None:
+def test_an_empty_text_stays_until_examples_replace_it() -> None:
     template = PromptTemplate({"begin": ["</E>", ""], "round": []}, ice_token="</E>")
     assert items(template.item({})) == ["", ""]
     assert items(template.item({}, ice=PromptList([{"role": "HUMAN", "prompt": "x"}]))) == [
@@ -197,7 +197,7 @@ def test_an_empty_text_keeps_its_place_until_examples_take_it() -> None:
     assert PromptTemplate({"round": []}, ice_token="</E>").places() == PromptTemplate({"round": []}).places() == ""
 
 
-def test_examples_say_nothing_of_the_row_that_is_asked_and_it_nothing_of_them() -> None:
+def test_examples_and_the_row_do_not_expand_each_other() -> None:
     shot = PromptTemplate(SHOT).ice_item({"question": "{question}</E>", "answer": "{answer}"})
     prompt = PromptTemplate(DIALOGUE, ice_token="</E>").item({**ROW, "question": "</E>{topic}"}, ice=shot)
     assert [item["prompt"] for item in items(prompt)] == [
@@ -219,7 +219,7 @@ def test_text_around_the_place_of_examples_stays_around_them() -> None:
     assert items(template.item(ROW)) == ["sums:  end"]
 
 
-def test_what_a_template_returns_belongs_to_the_caller() -> None:
+def test_the_caller_can_change_a_returned_prompt_without_an_effect() -> None:
     config = deepcopy(DIALOGUE)
     template = PromptTemplate(config, ice_token="</E>")
     config["round"].clear()
@@ -243,12 +243,12 @@ def test_labels_choose_among_texts_dialogues_and_lists_of_turns() -> None:
     assert PromptTemplate("x").labels == PromptTemplate(SHOT).labels == ()
 
 
-def test_a_foreign_key_makes_a_dialogue_a_dict_of_labels() -> None:
+def test_an_unknown_key_makes_a_dialogue_a_dict_of_labels() -> None:
     template = PromptTemplate({"begin": "x", "round": [{"role": "HUMAN", "prompt": "r"}], "yes": "y"})
     assert template.labels == ("begin", "round", "yes") and template.item({}) == "x"
 
 
-def test_a_separator_is_taken_out_of_the_template_and_never_out_of_a_value() -> None:
+def test_a_separator_is_removed_from_the_template_but_not_from_values() -> None:
     template = PromptTemplate("{question}<SEP>{answer}", sep_token="<SEP>")
     row = {"question": "what is <SEP>?", "answer": "a mark"}
     assert template.item(row, hide="answer") == "what is <SEP>?"
@@ -257,7 +257,7 @@ def test_a_separator_is_taken_out_of_the_template_and_never_out_of_a_value() -> 
     assert template.ice_item(row, keep_separator=False) == "what is <SEP>?a mark"
 
 
-def test_a_token_of_a_column_stands_for_it_beside_its_name() -> None:
+def test_the_token_of_a_column_is_replaced_as_well_as_its_name() -> None:
     template = PromptTemplate(
         {"round": [{"role": "HUMAN", "prompt": "</q> {question} </missing> %"}, {"role": "BOT", "prompt": "</a>"}]},
         column_token_map={"question": "</q>", "answer": "</a>", "gone": "</missing>"},
@@ -266,14 +266,14 @@ def test_a_token_of_a_column_stands_for_it_beside_its_name() -> None:
     assert [item["prompt"] for item in items(template.item(row, hide="answer"))] == ["</a> </a> </missing> %", ""]
 
 
-def test_rows_with_different_columns_do_not_disturb_each_other() -> None:
+def test_rows_with_different_columns_are_independent() -> None:
     template = PromptTemplate("{a}{b}")
     assert [template.item({"a": 1}), template.item({"b": 2}), template.item({"a": 1, "b": 2})] == ["1{b}", "{a}2", "12"]
     for number in range(100):
         assert template.item({"a": number, f"c{number}": 0}) == f"{number}{{b}}"
 
 
-def test_everything_that_is_wrong_with_a_template_is_reported_at_once() -> None:
+def test_the_error_names_each_problem_of_a_template() -> None:
     found = places(
         lambda: PromptTemplate(
             {"a": "no token", "b": 5, "c": {"round": [{"prompt": 1}, 7], "start": []}, "d": {"begin": "x"}},
@@ -305,7 +305,7 @@ def test_everything_that_is_wrong_with_a_template_is_reported_at_once() -> None:
         ({"template": "x", "column_token_map": ["q"]}, "column_token_map"),
     ],
 )
-def test_a_template_that_cannot_be_used_is_refused(arguments: Any, place: str) -> None:
+def test_an_unusable_template_is_refused(arguments: Any, place: str) -> None:
     assert places(lambda: PromptTemplate(**arguments)) == (place,)
 
 
@@ -354,7 +354,7 @@ def test_messages_can_be_left_as_they_are() -> None:
     assert made == messages and made[0] is not messages[0]
 
 
-def test_everything_that_is_wrong_with_messages_is_reported_at_once() -> None:
+def test_the_error_names_each_problem_of_messages() -> None:
     wrong: list[Any] = [5, "stray", {"content": "x"}, {"role": "tool"}, {"expand_column": 1}]
     assert places(lambda: RawPromptTemplate(wrong)) == (
         "messages[0]",
@@ -367,7 +367,7 @@ def test_everything_that_is_wrong_with_messages_is_reported_at_once() -> None:
     assert refused(lambda: RawPromptTemplate("x")).name == "messages"  # type: ignore[arg-type]
 
 
-def test_messages_that_cannot_be_made_are_refused() -> None:
+def test_messages_that_cannot_be_rendered_are_refused() -> None:
     template = RawPromptTemplate([{"expand_column": "past"}, "</E>"])
     missing, invalid = refused(lambda: template.item(ROW)), refused(lambda: template.item({"past": ["x"]}))
     assert (missing.name, missing.value, invalid.name, invalid.value) == ("past", None, "past", "list")

@@ -1,4 +1,4 @@
-"""The text of a page is what a person sees: no hidden text, and numbers, columns and lists as they are shown."""
+"""Text of a page as a person sees it: without hidden text, with numbers, columns and lists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ pytest.importorskip("lxml", reason="needs the extra `ingest`")
 from agentkit_prompts.pages.page_reader import page_blocks, page_text
 
 HIDDEN = [
-    # "seen" is shown, and "ZZZ" is not.
+    # The page shows "seen" and hides "ZZZ".
     '<p>a</p><p style="display:none">ZZZ</p>',
     '<p>a</p><p style="DISPLAY : None !important">ZZZ</p>',
     '<p>a</p><p style="color:red;display:none;">ZZZ</p>',
@@ -255,7 +255,7 @@ def test_a_part_with_much_text_is_content(start: str) -> None:
         ("<div class=h>", ".h{display:none}"),
     ],
 )
-def test_much_text_does_not_show_a_part_that_its_style_hides(start: str, style: str) -> None:
+def test_a_hidden_part_with_much_text_stays_hidden(start: str, style: str) -> None:
     assert page_text(f"<style>{style}</style><p>seen</p>{start}" + "ZZZ " * 400) == "seen"
 
 

@@ -1,4 +1,4 @@
-"""Event loops in threads: of MCP sessions, of sync runs and of async embedders."""
+"""Event loops in threads, for MCP sessions, sync runs and async embedders."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentkit_prompts.system.background_loop import BackgroundLoop
 from tests.waiting import LONG, until
 
 
-def test_stopping_runs_the_last_thing_cancels_the_rest_and_ends_the_thread() -> None:
+def test_stop_runs_the_last_coroutine_cancels_the_tasks_and_ends_the_thread() -> None:
     seen: list[str] = []
 
     async def endless() -> None:
@@ -38,7 +38,7 @@ def test_stopping_runs_the_last_thing_cancels_the_rest_and_ends_the_thread() -> 
         thread.submit(last())
 
 
-def test_stopping_lets_tasks_report_and_clean_up_and_ends_generators_that_were_left() -> None:
+def test_stop_waits_for_the_cleanup_of_tasks_and_closes_open_generators() -> None:
     seen: list[str] = []
 
     over = asyncio.Event()
@@ -80,7 +80,7 @@ def test_stopping_lets_tasks_report_and_clean_up_and_ends_generators_that_were_l
     del left
 
 
-def test_a_task_that_does_not_end_keeps_no_generator_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_task_does_not_prevent_the_close_of_generators(monkeypatch: pytest.MonkeyPatch) -> None:
     """The generators close connections."""
     monkeypatch.setattr(background_loop, "_CLEANUP_SECONDS", LONG)
     begun, closed = threading.Event(), asyncio.Event()
@@ -116,7 +116,7 @@ def test_a_task_that_does_not_end_keeps_no_generator_open(monkeypatch: pytest.Mo
     del left
 
 
-def test_a_task_cleans_up_to_its_end_although_stopping_does_not_wait_so_long() -> None:
+def test_a_task_completes_its_cleanup_after_the_time_limit_of_stop() -> None:
     begun, may_end, has_ended = threading.Event(), asyncio.Event(), threading.Event()
 
     async def slow_to_end() -> None:
@@ -138,8 +138,8 @@ def test_a_task_cleans_up_to_its_end_although_stopping_does_not_wait_so_long() -
     until(lambda: not [one for one in threading.enumerate() if one.name == "agentkit-test-slow"])
 
 
-def test_it_can_be_stopped_from_inside() -> None:
-    """The garbage collector runs in whatever thread it likes."""
+def test_a_thread_can_stop_itself() -> None:
+    """The garbage collector can run in each thread."""
     done = threading.Event()
     thread = BackgroundLoop("agentkit-test-inside")
 
@@ -158,7 +158,7 @@ def test_it_can_be_stopped_from_inside() -> None:
             assert not one.is_alive()
 
 
-def test_work_that_fails_when_nobody_waits_any_more_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_failure_of_cancelled_work_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     thread = BackgroundLoop("agentkit-test-late")
     begun, ended = threading.Event(), threading.Event()
 
@@ -178,7 +178,7 @@ def test_work_that_fails_when_nobody_waits_any_more_is_not_logged(caplog: pytest
     future.cancel()
     assert ended.wait(LONG)
     thread.stop(last())
-    del future  # it holds the task, which would only be logged when it is collected
+    del future  # The future references the task, which logs its exception only in its destructor.
     gc.collect()
     assert caplog.records == []
 

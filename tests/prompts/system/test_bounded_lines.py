@@ -22,7 +22,7 @@ CASES: list[tuple[bytes, list[bytes | None]]] = [
 ]
 
 
-def test_a_line_above_the_limit_is_none_and_the_other_lines_keep_their_numbers() -> None:
+def test_a_line_above_the_limit_is_none_and_other_lines_keep_their_numbers() -> None:
     wrong = []
     for content, expected in CASES:
         lines = list(bounded_lines(io.BufferedReader(io.BytesIO(content)), 4))

@@ -1,4 +1,4 @@
-"""ConcurrencyLimit: first come, first served, and no thread is stuck behind a permit that is never given back."""
+"""ConcurrencyLimit: permits in the order of the requests, and no deadlock if a permit is not returned."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.waiting import LONG, until
 
 
 def waits(limit: ConcurrencyLimit, count: int) -> bool:
-    """Wait until so many threads wait for a turn."""
+    """Wait until `count` threads wait for a permit."""
     return bool(until(lambda: limit.waiting == count))
 
 
-def test_turns_are_given_in_the_order_they_were_asked_for() -> None:
+def test_threads_get_permits_in_the_order_of_their_requests() -> None:
     limit = ConcurrencyLimit(1)
     served: list[int] = []
 
@@ -37,7 +37,7 @@ def test_turns_are_given_in_the_order_they_were_asked_for() -> None:
 
 
 class Moving(ConcurrencyLimit):
-    """Turns of which another one has been given up whenever somebody looks."""
+    """Limit whose number of returned permits increases with each read."""
 
     looks = 0
 
@@ -50,7 +50,7 @@ class Moving(ConcurrencyLimit):
     def _returned(self, count: int) -> None: ...
 
 
-def test_who_waits_long_goes_on_waiting_while_turns_are_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_waits_while_other_permits_are_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentkit_prompts.system.concurrency_limit._PATIENCE", 0.01)
     limit = Moving(1)
     held: list[bool] = []
@@ -62,13 +62,13 @@ def test_who_waits_long_goes_on_waiting_while_turns_are_returned(monkeypatch: py
     with limit.hold():
         waiting = threading.Thread(target=work)
         waiting.start()
-        until(lambda: limit.looks > 20)  # so often it has waited as long as nobody is to be stuck
+        until(lambda: limit.looks > 20)  # The thread has waited longer than the patience many times.
         assert held == []
     waiting.join(LONG)
     assert held == [True]
 
 
-def test_nobody_is_stuck_behind_a_turn_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_permit_that_is_not_returned_blocks_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentkit_prompts.system.concurrency_limit._PATIENCE", 0.01)
     limit = ConcurrencyLimit(1)
     with limit.hold():
@@ -77,10 +77,10 @@ def test_nobody_is_stuck_behind_a_turn_that_does_not_end(monkeypatch: pytest.Mon
         beside.join(LONG)
         assert not beside.is_alive()
     with limit.hold() as permit:
-        assert permit.is_held  # the one who went beside gave nothing back
+        assert permit.is_held  # The thread without a permit has returned none.
 
 
-def test_a_turn_is_returned_while_its_thread_waits_for_something_else() -> None:
+def test_a_permit_is_returned_while_its_thread_waits() -> None:
     limit = ConcurrencyLimit(1)
     with limit.hold() as mine:
         with mine.released(), limit.hold() as other:

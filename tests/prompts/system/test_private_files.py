@@ -1,4 +1,4 @@
-"""What is stored may be read by its owner alone, whatever the umask."""
+"""Permissions of stored files: only the owner can read them, with any umask."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def rights(folder: Path) -> dict[str, str]:
-    """Return the files and folders below that anybody but their owner may use, with their rights."""
+    """Return the files and folders below that other users can use, with their permissions."""
     found = {path: stat.S_IMODE(path.lstat().st_mode) for path in (folder, *folder.rglob("*"))}
     return {str(path): oct(mode) for path, mode in found.items() if mode & 0o077}
 
@@ -36,7 +36,7 @@ def fill(memory: Memory, text: str) -> None:
     assert memory.recall(text).knowledge
 
 
-def test_what_a_memory_makes_is_private(tmp_path: Path, umask: None) -> None:
+def test_the_files_of_a_memory_are_private(tmp_path: Path, umask: None) -> None:
     home = tmp_path / "a/b/.agentkit"
     with Memory(home) as memory:
         fill(memory, "zebra")
@@ -53,7 +53,7 @@ def test_what_a_memory_makes_is_private(tmp_path: Path, umask: None) -> None:
     assert rights(tmp_path / "a") == {}
 
 
-def test_what_an_older_version_left_open_is_closed(tmp_path: Path) -> None:
+def test_files_of_an_older_version_become_private(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with Memory(home) as memory:
         fill(memory, "zebra")
@@ -65,7 +65,7 @@ def test_what_an_older_version_left_open_is_closed(tmp_path: Path) -> None:
     assert all(path.stat().st_mode & 0o077 == 0 for path in home.rglob("*") if path.is_file())
 
 
-def test_a_folder_of_the_user_keeps_its_rights(tmp_path: Path) -> None:
+def test_a_folder_of_the_user_keeps_its_permissions(tmp_path: Path) -> None:
     home = tmp_path / "shared"
     home.mkdir()
     home.chmod(0o755)
@@ -87,7 +87,7 @@ def test_a_link_in_an_index_folder_changes_nothing_elsewhere(tmp_path: Path) -> 
     assert stat.S_IMODE(outside.stat().st_mode) == 0o644
 
 
-def test_a_folder_in_the_place_of_a_file_keeps_its_rights(tmp_path: Path) -> None:
+def test_a_folder_instead_of_a_file_keeps_its_permissions(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     folder.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Daemon threads: places, calls that are left, and threads that are killed."""
+"""Daemon threads: slots, abandoned calls, and killed threads."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.waiting import LONG, until
 
 
 class Hanging(Exception):
-    """Refusal of a call, with the number of calls that were left."""
+    """Error of a refused call, with the number of abandoned calls."""
 
 
 def _hang(release: threading.Event) -> None:
     release.wait(600)
 
 
-def test_a_call_that_is_left_has_its_place_taken() -> None:
+def test_another_call_gets_the_slot_of_an_abandoned_call() -> None:
     threads, release = Threads(1, "t"), threading.Event()
     first = threads.submit(lambda: _hang(release))
     second = threads.submit(lambda: "second")
@@ -44,7 +44,7 @@ def test_a_call_that_raises_stop_iteration_ends() -> None:
     assert isinstance(caught.value.__cause__, StopIteration)
 
 
-def test_a_call_that_is_left_keeps_its_place_where_others_are_refused() -> None:
+def test_an_abandoned_call_keeps_its_slot_if_other_calls_are_refused() -> None:
     threads, release = Threads(1, "t", refusal=Hanging), threading.Event()
     first = threads.submit(lambda: _hang(release))
     second = threads.submit(lambda: "second")
@@ -59,7 +59,7 @@ def test_a_call_that_is_left_keeps_its_place_where_others_are_refused() -> None:
     assert threads.submit(lambda: "fourth").result(LONG) == "fourth"
 
 
-def test_a_call_that_was_left_before_it_began_never_begins() -> None:
+def test_a_call_that_is_abandoned_before_its_start_does_not_start() -> None:
     threads, release, begun = Threads(1, "t", refusal=lambda _: ValueError()), threading.Event(), list[int]()
     first = threads.submit(lambda: _hang(release))
     second = threads.submit(lambda: begun.append(2))
@@ -71,7 +71,7 @@ def test_a_call_that_was_left_before_it_began_never_begins() -> None:
     assert begun == []
 
 
-def test_what_the_running_calls_wait_for_needs_no_place() -> None:
+def test_a_call_from_a_running_call_needs_no_slot() -> None:
     threads = Threads(1, "t")
 
     def wait_for_another_call() -> str:
@@ -80,7 +80,7 @@ def test_what_the_running_calls_wait_for_needs_no_place() -> None:
     assert threads.submit(wait_for_another_call).result(LONG) == "inner"
 
 
-def test_a_thread_that_cannot_be_started_leaves_its_place_to_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_slot_of_a_thread_that_fails_to_start_is_free_for_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
     threads, start, release, is_running = Threads(1, "t"), threading.Thread.start, threading.Event(), threading.Event()
 
     def hang() -> None:
@@ -105,7 +105,7 @@ def test_a_thread_that_cannot_be_started_leaves_its_place_to_the_next_call(monke
     release.set()
 
 
-def test_a_thread_that_cannot_be_started_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_fails_to_start_takes_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     threads, start, is_full = Threads(1, "t"), threading.Thread.start, True
 
     def start_if_there_is_room(thread: threading.Thread) -> None:
@@ -121,7 +121,7 @@ def test_a_thread_that_cannot_be_started_takes_no_place(monkeypatch: pytest.Monk
     assert threads.submit(lambda: "second").result(LONG) == "second"
 
 
-async def test_a_cancelled_task_leaves_a_call_or_waits_for_its_end() -> None:
+async def test_a_cancelled_task_abandons_its_call_or_waits_for_its_end() -> None:
     threads, begun, release, ended = Threads(1, "t"), threading.Event(), threading.Event(), threading.Event()
 
     def write() -> None:
@@ -155,7 +155,7 @@ def test_a_thread_waits_for_more_work_for_a_while_and_then_ends() -> None:
     until(lambda: not threads._threads)
 
 
-def test_work_that_comes_when_a_thread_has_waited_long_enough_is_done_by_it() -> None:
+def test_a_thread_takes_work_that_is_submitted_at_the_end_of_its_wait() -> None:
     threads, given = Threads(1, "t"), list[Future[str]]()
 
     class Late(SimpleQueue[None]):
@@ -170,10 +170,10 @@ def test_work_that_comes_when_a_thread_has_waited_long_enough_is_done_by_it() ->
     threads._threads = 1
     threads._wait(worker)
     assert worker.job is not None and worker.job[0] is given[0]
-    assert worker.wake.empty()  # nothing is left that would wake it when there is no work
+    assert worker.wake.empty()  # No wake-up without work remains in the queue.
 
 
-def test_calls_that_were_left_before_they_began_are_not_refused_with_those_that_wait() -> None:
+def test_a_call_abandoned_before_its_start_is_cancelled_instead_of_refused() -> None:
     threads, release = Threads(1, "t", refusal=Hanging), threading.Event()
     first = threads.submit(lambda: _hang(release))
     left, waiting = threads.submit(str), threads.submit(str)
@@ -186,21 +186,21 @@ def test_calls_that_were_left_before_they_began_are_not_refused_with_those_that_
     release.set()
 
 
-def test_what_a_call_raises_is_its_own_and_the_thread_goes_on() -> None:
+def test_the_caller_gets_the_exception_and_the_thread_continues() -> None:
     threads = Threads(1, "t", idle=LONG)
     with pytest.raises(SystemExit):
         threads.submit(lambda: exit(3)).result(LONG)
     assert threads.submit(lambda: "ok").result(LONG) == "ok"
 
 
-def test_context_variables_are_those_of_who_submits() -> None:
+def test_a_call_has_the_context_variables_of_its_submitter() -> None:
     variable = contextvars.ContextVar("variable", default="outside")
     variable.set("mine")
     assert Threads(1, "t").submit(variable.get).result(LONG) == "mine"
 
 
 @pytest.mark.parametrize("begun", [True, False])
-def test_a_thread_that_is_killed_is_not_counted_any_more_and_its_call_is_answered(begun: bool) -> None:
+def test_a_killed_thread_is_not_counted_and_its_call_ends(begun: bool) -> None:
     threads = Threads(1, "t")
     future: Future[Any] = Future()
     if begun:
@@ -217,7 +217,7 @@ def test_a_thread_that_is_killed_is_not_counted_any_more_and_its_call_is_answere
     until(lambda: not threads._threads)
 
 
-def test_an_idle_thread_that_is_killed_is_not_counted_any_more() -> None:
+def test_a_killed_idle_thread_is_not_counted() -> None:
     threads, release = Threads(1, "t"), threading.Event()
     worker = _Worker((Future(), contextvars.copy_context(), str))
     worker.job = None
@@ -230,7 +230,7 @@ def test_an_idle_thread_that_is_killed_is_not_counted_any_more() -> None:
     release.set()
 
 
-def test_a_thread_that_is_killed_after_its_call_was_left_is_counted_once() -> None:
+def test_a_thread_killed_after_its_call_is_abandoned_is_counted_once() -> None:
     threads = Threads(1, "t", refusal=lambda _: ValueError())
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()

@@ -1,4 +1,4 @@
-"""A mistyped field of a size or a budget says which one was meant."""
+"""Errors of the fields of sizes and budgets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from agentkit.prompts import Budget, PromptError, Size
 
 
-def test_a_mistyped_field_says_which_one_was_meant() -> None:
+def test_the_error_names_an_unknown_field() -> None:
     with pytest.raises(PromptError) as caught:
         Size(maxx=3)  # type: ignore[call-arg]
     assert caught.value.name == "maxx"
@@ -16,13 +16,13 @@ def test_a_mistyped_field_says_which_one_was_meant() -> None:
     assert caught.value.name == "reserved"
 
 
-def test_each_field_of_a_size_with_another_type_is_named() -> None:
+def test_the_error_names_each_field_of_a_size_with_a_wrong_type() -> None:
     with pytest.raises(PromptError) as caught:
         Size(min="few", max=1.5, flex="all", cut=3)  # type: ignore[arg-type]
     assert caught.value.name == "min, max, flex, cut"
 
 
-def test_a_cut_is_a_name_or_a_function_and_no_prompt_has_a_minimum_of_its_own() -> None:
+def test_a_cut_is_a_name_or_a_function_and_the_default_minimum_is_zero() -> None:
     with pytest.raises(PromptError) as caught:
         Size(cut=3)  # type: ignore[arg-type]
     assert caught.value.name == "cut"

@@ -39,7 +39,7 @@ TINY = tiktoken.Encoding(
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A byte-level BPE that knows `ab` and `<|end|>`, and asks for truncation, padding and framing."""
+    """A byte-level BPE with the tokens `ab` and `<|end|>`, and with truncation, padding and framing."""
     alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
     vocab = {letter: number for number, letter in enumerate(sorted(alphabet))}
     vocab["ab"] = len(vocab)
@@ -60,7 +60,7 @@ def counter(request: pytest.FixtureRequest, file: Path) -> TokenCounter:
     return TiktokenCounter(TINY) if request.param == "tiktoken" else TokenizersCounter(file)
 
 
-def test_it_counts_the_tokens_of_the_text_and_nothing_around_it(counter: TokenCounter) -> None:
+def test_a_counter_counts_only_the_tokens_of_the_text(counter: TokenCounter) -> None:
     assert counter.estimated is False
     assert counter.count("") == 0
     assert counter.count("abab") == 2
@@ -73,14 +73,14 @@ def test_a_special_token_in_the_text_is_text(counter: TokenCounter) -> None:
     assert counter.count("ab<|end|>") == len("ab<|end|>") - 1
 
 
-def test_a_special_token_that_a_chat_template_wrote_is_one_token(counter: TokenCounter) -> None:
+def test_a_special_token_of_a_chat_template_is_one_token(counter: TokenCounter) -> None:
     count = prompt_count(counter)
     assert count("ab<|end|>ab<|end|>") == 4
     assert count("abxé") == counter.count("abxé")
     assert (count("\ud800<|end|>"), counter.count("<|end|>")) == (4, len("<|end|>"))
 
 
-def test_the_tokens_of_a_final_text_are_those_of_the_model_and_untrusted_text_is_text(file: Path) -> None:
+def test_the_count_of_a_final_text_is_equal_to_the_tokenizer_of_the_model(file: Path) -> None:
     counter, own = TokenizersCounter(file), tokenizers.Tokenizer.from_file(str(file))
     own.no_truncation()
     own.no_padding()
@@ -94,7 +94,7 @@ def test_the_tokens_of_a_final_text_are_those_of_the_model_and_untrusted_text_is
         assert text_tokens(composition, template) == len(own.encode(text, add_special_tokens=False))
 
 
-def test_messages_that_are_written_one_by_one_are_counted_as_their_text_is(tmp_path: Path) -> None:
+def test_the_count_of_single_messages_is_equal_to_the_count_of_the_text(tmp_path: Path) -> None:
     marks = ["<|im_start|>", "<|im_end|>"]
     encoding = tiktoken.Encoding(
         "chatml",
@@ -123,14 +123,14 @@ def test_any_text_can_be_counted(counter: TokenCounter, text: str) -> None:
 
 @law
 @given(st.text(max_size=50), st.text(max_size=50))
-def test_a_remembered_count_is_the_same(one: str, other: str) -> None:
+def test_a_cached_count_is_equal(one: str, other: str) -> None:
     counter = TiktokenCounter(TINY)
     first = counter.count(one)
     counter.count(other)
     assert counter.count(one) == first == len(TINY.encode_ordinary(one))
 
 
-def test_a_text_is_tokenized_once_until_too_much_is_remembered() -> None:
+def test_a_text_is_tokenized_once_until_the_cache_is_full() -> None:
     class Counting:
         name = "counting"
         asked = 0
@@ -155,19 +155,21 @@ def test_a_composition_is_fitted_by_it(counter: TokenCounter) -> None:
     assert composition.counter is counter
 
 
-def test_it_has_a_name_for_tables(file: Path) -> None:
+def test_a_counter_has_a_name_for_tables(file: Path) -> None:
     assert TiktokenCounter(TINY).name == "tiny"
     assert TokenizersCounter(file).name == "tiny-model"
     assert repr(TokenizersCounter(str(file.rename(file.with_name("qwen.json"))))) == "TokenizersCounter('qwen')"
 
 
-def test_an_unknown_encoding_is_refused_with_those_there_are() -> None:
+def test_the_error_of_an_unknown_encoding_lists_the_encodings() -> None:
     with pytest.raises(PromptError) as caught:
         TiktokenCounter("nope")
     assert (caught.value.name, caught.value.value) == ("encoding", "nope")
 
 
-def test_an_encoding_that_cannot_be_downloaded_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_failure_of_a_download_is_an_error_with_the_encoding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     monkeypatch.setenv("no_proxy", "")
@@ -179,7 +181,7 @@ def test_an_encoding_that_cannot_be_downloaded_says_what_to_do(tmp_path: Path, m
     assert type(raised.value.__cause__).__name__ == "ProxyError"
 
 
-def test_a_file_that_is_no_tokenizer_is_refused_by_name(tmp_path: Path) -> None:
+def test_the_error_names_a_file_that_is_not_a_tokenizer(tmp_path: Path) -> None:
     path = tmp_path / "broken.json"
     for content in (None, b"", b"{}", b"\xff\xfe", b'{"version": "1.0"}'):
         if content is not None:
@@ -189,7 +191,7 @@ def test_a_file_that_is_no_tokenizer_is_refused_by_name(tmp_path: Path) -> None:
         assert caught.value.path == str(path)
 
 
-def test_a_text_the_tokenizer_has_no_tokens_for_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_text_without_tokens(tmp_path: Path) -> None:
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"known": 0}, unk_token="[UNK]"))
     path = tmp_path / "words.json"
     made.save(str(path))
@@ -201,7 +203,7 @@ def test_a_text_the_tokenizer_has_no_tokens_for_is_named(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("package", ["tiktoken", "tokenizers"])
-def test_without_the_library_the_extra_is_named(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_missing_library_names_the_extra(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(PromptError) as caught:
         TiktokenCounter() if package == "tiktoken" else TokenizersCounter("tokenizer.json")
@@ -214,7 +216,7 @@ def test_neither_library_is_loaded_before_it_is_used() -> None:
     assert done.stdout == "set()\n"
 
 
-def test_what_counts_something_else_is_refused() -> None:
+def test_a_counter_of_another_type_is_refused() -> None:
     others: list[Any] = ["Qwen/Qwen2.5-7B-Instruct", "", ["a"], len]
     for other in others:
         with pytest.raises(PromptError) as caught:
