@@ -21,6 +21,7 @@ from agentkit.evals.report_comparison import (
 from agentkit.evals.run_scores import Score
 from agentkit.evals.score_statistics import Interval, mean_interval, pass_all, pass_at
 from agentkit.models.model import NO_USAGE, Usage
+from agentkit_prompts.errors import shortened
 from agentkit_prompts.names import nearest
 
 _MARKUP = re.compile(r"([\\|`*<\[\]])")
@@ -328,8 +329,7 @@ def _number(value: float | None) -> str:
 
 def short_line(text: str) -> str:
     """Return a text on one line, or its start with dots."""
-    line = " ".join(text.split())
-    return line if len(line) <= _MAX_CELL else line[: _MAX_CELL - 3] + "..."
+    return shortened(" ".join(text.split()), _MAX_CELL)
 
 
 def failures_line(outcomes: Sequence[Outcome]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from agentkit.inspector.past_contexts import turn_bounds
 from agentkit.run.parts.session import SessionProtocol
+from agentkit_prompts.errors import shortened
 from agentkit_prompts.tokens.counter import ESTIMATE, message_tokens
 
 MAX_TURNS = 50
@@ -103,7 +104,4 @@ def run_ids_of_turns(session: SessionProtocol, bounds: Sequence[int]) -> dict[in
 
 def _excerpt(text: str) -> str:
     # Only the start is split: a message can have megabytes.
-    short = " ".join(text[: 4 * _MAX_EXCERPT].split())
-    if len(short) <= _MAX_EXCERPT and len(text) <= 4 * _MAX_EXCERPT:
-        return short
-    return f"{short[: _MAX_EXCERPT - 1]}…"
+    return shortened(" ".join(text[: 4 * _MAX_EXCERPT].split()), _MAX_EXCERPT)

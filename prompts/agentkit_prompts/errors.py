@@ -389,6 +389,18 @@ def start_of(text: str, most: int) -> str:
     return f"{text[:most]}... ({len(text) - most:,} more characters)"
 
 
+def ends_of(text: str, most: int) -> str:
+    """Return a text; of a longer text its start and its end, together `most` characters."""
+    return text if len(text) <= most else f"{text[: most // 2]}...{text[-most // 2 :]}"
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text; of a longer text its start and dots, together at most `most` characters."""
+    if len(text) <= most:
+        return text
+    return f"{text[: max(most - 3, 0)].rstrip()}..."[:most]
+
+
 def kind_of(value: object) -> str:
     """Return a number, None or a class as text; of any other value the name of its type: it can be a secret."""
     if value is None or isinstance(value, int | float):

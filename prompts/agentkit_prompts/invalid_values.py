@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from agentkit_prompts.errors import Picklable, brief, kind_of, start_of
+from agentkit_prompts.errors import Picklable, brief, ends_of, kind_of, start_of
 from agentkit_prompts.limits import MAX_LISTED, MAX_MESSAGE_CHARS, MAX_NAME_CHARS, MAX_REASON_CHARS, MAX_SHOWN_CHARS
 from agentkit_prompts.names import nearest
 
@@ -265,11 +265,6 @@ def place_of(path: Iterable[int | str]) -> str:
 def shown_name(name: str) -> str:
     """Return a name or text for a message, shortened if it is very long."""
     return start_of(name, MAX_REASON_CHARS)
-
-
-def ends_of(text: str, most: int) -> str:
-    """Return a text; of a longer text its start and its end."""
-    return text if len(text) <= most else f"{text[: most // 2]}...{text[-most // 2 :]}"
 
 
 def json_value(value: Any) -> str:

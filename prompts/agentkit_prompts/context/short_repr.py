@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from agentkit_prompts.errors import ends_of
 from agentkit_prompts.limits import MAX_MESSAGE_CHARS
 
 _MAX_INNER_TEXT = 100
@@ -78,6 +79,4 @@ def short_repr(self: Any) -> str:
 
 def short_text(text: str, limit: int = MAX_MESSAGE_CHARS) -> str:
     """Return the representation of a text, cut in the middle if it is longer than `limit` characters."""
-    if len(text) > limit:
-        text = f"{text[: limit // 2]}...{text[-limit // 2 :]}"
-    return repr(text)
+    return repr(ends_of(text, limit))

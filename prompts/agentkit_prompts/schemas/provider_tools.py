@@ -10,7 +10,7 @@ from typing import Any
 from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.context.frozen import FrozenDict, freeze
 from agentkit_prompts.context.items import ToolSpec
-from agentkit_prompts.errors import ToolFormWarning
+from agentkit_prompts.errors import ToolFormWarning, shortened
 from agentkit_prompts.schemas.keywords import iter_schemas, rewritten
 from agentkit_prompts.schemas.pattern_size import is_common_pattern
 from agentkit_prompts.schemas.property_names import with_wire_names
@@ -122,7 +122,7 @@ def _cut(tool: ToolSpec, rules: ProviderRules) -> str:
         " is cut. Shorten it",
         ToolFormWarning,
     )
-    return text[: limit - 3].rstrip() + "..."
+    return shortened(text, limit)
 
 
 def _frozen(value: Mapping[str, Any]) -> FrozenDict:

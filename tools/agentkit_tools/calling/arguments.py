@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import ValidationError
 from pydantic_core import from_json, to_jsonable_python
 
-from agentkit_prompts.errors import start_of
+from agentkit_prompts.errors import ends_of, start_of
 from agentkit_prompts.invalid_values import (
     JSON_WORDS,
     InvalidValue,
-    ends_of,
     invalid_values,
     json_value,
     place_of,

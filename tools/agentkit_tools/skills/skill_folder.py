@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.context.skill import Skill
-from agentkit_prompts.errors import ContextError
+from agentkit_prompts.errors import ContextError, shortened
 from agentkit_prompts.names import nearest
 from agentkit_prompts.ranking.bm25 import BM25
 from agentkit_prompts.system.regular_files import read_regular_text
@@ -234,7 +234,7 @@ def _list_within(skills: Sequence[Skill], max_tokens: int) -> tuple[Skill, ...]:
     """Return the skills of a list of at most `max_tokens`: with shorter descriptions, or without the last skills."""
     listed: list[Skill] = []
     for length in _DESCRIPTION_CHARS:
-        listed = [replace(skill, text="", description=_cut(skill.description, length)) for skill in skills]
+        listed = [replace(skill, text="", description=shortened(skill.description, length)) for skill in skills]
         if sum(map(_tokens, listed)) <= max_tokens:
             return tuple(listed)
     used = 0
@@ -248,9 +248,3 @@ def _list_within(skills: Sequence[Skill], max_tokens: int) -> tuple[Skill, ...]:
 def _tokens(skill: Skill) -> int:
     """Return the estimated tokens of a skill in the list of `SkillsPrompt`."""
     return ESTIMATE.count(f"\n- {skill.name}: {skill.description}")
-
-
-def _cut(text: str, length: int) -> str:
-    if len(text) <= length or length == 0:
-        return text[:length]
-    return f"{text[: length - 3].rstrip()}..."

@@ -10,6 +10,7 @@ from typing import Annotated, Any, cast
 
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext
+from agentkit_prompts.errors import shortened
 from agentkit_prompts.limits import MAX_REASON_CHARS
 from agentkit_prompts.names import nearest
 from agentkit_prompts.ranking.bm25 import BM25, words
@@ -178,7 +179,4 @@ def _terms(text: str) -> list[str]:
 
 
 def _first_sentence(text: str) -> str:
-    first = _SENTENCE.split(text.strip(), 1)[0]
-    if len(first) <= MAX_REASON_CHARS:
-        return first
-    return first[:MAX_REASON_CHARS].rstrip() + "..."
+    return shortened(_SENTENCE.split(text.strip(), 1)[0], MAX_REASON_CHARS)
