@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -12,7 +13,7 @@ from typing import Any, Self
 
 from agentkit.training.training_errors import ExportError
 from agentkit_prompts.extras import install
-from agentkit_prompts.system.file_locks import locked
+from agentkit_prompts.system.file_locks import temporary_lock
 from agentkit_prompts.system.flushed_files import replace_files
 from agentkit_prompts.system.private_files import private_file
 
@@ -67,16 +68,15 @@ class RowTable:
         self._is_erased: list[Callable[[], bool]] = []
         """Function of each row; see `TrainingExample.is_erased`."""
         try:
-            private_file(self._spool)
             # Locked until the end: two exports into one file must not replace the files of each other.
-            self._file = self._spool.open("r+", encoding="utf-8")
-            if not locked(self._file.fileno()):
-                self._file.close()
+            file = temporary_lock(self._spool)
+            if file is None:
                 raise ExportError(
                     f"out: {path}: another export writes this file; wait for its end, or pass another file",
                     path=str(path),
                     name="out",
                 )
+            self._file = os.fdopen(file, "r+", encoding="utf-8")
             # A process that was killed can have left rows.
             self._file.truncate(0)
         except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -328,6 +329,27 @@ def test_two_exports_do_not_write_one_file(outcomes: Path, tmp_path: Path) -> No
 
     assert export_rows(sources(), out).rows == 3
     assert refused == 1 and [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows removes no open file")
+def test_an_export_that_starts_while_another_export_ends_writes_its_file(
+    outcomes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import fcntl
+
+    lock, removed = fcntl.flock, []
+
+    def lock_removed(file: int, operation: int) -> None:
+        # The other export ends, and removes its draft, after this export opened the draft.
+        for draft in tmp_path.glob(".*.part"):
+            if not removed:
+                draft.unlink()
+                removed.append(draft)
+        lock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", lock_removed)
+    assert export_rows(evaluated_runs(desk(), outcomes), tmp_path / "rows.jsonl").rows == 3
+    assert removed and [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
 
 
 def test_the_rest_of_a_killed_export_is_not_in_the_file(outcomes: Path, tmp_path: Path) -> None:

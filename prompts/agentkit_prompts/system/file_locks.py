@@ -68,6 +68,26 @@ def locked(file: int) -> bool:
     return True
 
 
+def temporary_lock(path: Path) -> int | None:
+    """Create a file that only its owner can access, and lock it; return None if it is locked already.
+
+    The owner of the lock removes the file before it closes the file.
+
+    Raises:
+        OSError: The file cannot be created.
+    """
+    private_file(path)
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        if not locked(file):
+            os.close(file)
+            return None
+        # The previous owner can have removed the file between the opening and the lock.
+        if _is_at(path, file):
+            return file
+        os.close(file)
+
+
 @contextmanager
 def only_writer(path: Path) -> Iterator[None]:
     """Wait until no other process and no other thread changes a file in such a block.
@@ -78,13 +98,7 @@ def only_writer(path: Path) -> Iterator[None]:
         OSError: The lock cannot be created.
     """
     lock_path = path.with_name(f"{path.name}.lock")
-    private_file(lock_path)
-    while True:
-        file = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o600)
-        # The previous writer can have removed the file between the opening and the lock.
-        if locked(file) and _is_at(lock_path, file):
-            break
-        os.close(file)
+    while (file := temporary_lock(lock_path)) is None:
         time.sleep(_PAUSE)
     try:
         yield
