@@ -119,6 +119,9 @@ def routes(source: SourceOf) -> list[Route]:
 
         return Route(f"{PREFIX}/api/{path}", endpoint, methods=[method], middleware=middleware)
 
+    def get(path: str, answer: _Answer) -> Route:
+        return api(path, "GET", answer)
+
     def post(path: str, body: type[Body], answer: Callable[[InspectorSource, Body], Awaitable[Json]]) -> Route:
         async def read(caller_source: InspectorSource, request: Request) -> Json:
             return await answer(caller_source, await _read(request, body))
@@ -128,47 +131,28 @@ def routes(source: SourceOf) -> list[Route]:
     return [
         Route(PREFIX, _to_page),
         Route(f"{PREFIX}/", file),
-        api(
-            "overview",
-            "GET",
-            lambda caller_source, request: answers.overview(caller_source, is_whole="all" in request.query_params),
-        ),
-        api(
+        get("overview", lambda source, request: answers.overview(source, is_whole="all" in request.query_params)),
+        get(
             "run",
-            "GET",
-            lambda caller_source, request: answers.run_answer(
-                caller_source, _parameter(request, "id"), is_beginning="beginning" in request.query_params
+            lambda source, request: answers.run_answer(
+                source, _parameter(request, "id"), is_beginning="beginning" in request.query_params
             ),
         ),
-        api(
-            "agent",
-            "GET",
-            lambda caller_source, request: answers.agent_answer(caller_source, _parameter(request, "name")),
-        ),
-        api(
+        get("agent", lambda source, request: answers.agent_answer(source, _parameter(request, "name"))),
+        get(
             "evaluation",
-            "GET",
-            lambda caller_source, request: answers.evaluation_answer(
-                caller_source, _parameter(request, "name"), request.query_params.get("before")
+            lambda source, request: answers.evaluation_answer(
+                source, _parameter(request, "name"), request.query_params.get("before")
             ),
         ),
-        api(
+        get(
             "runs",
-            "GET",
-            lambda caller_source, request: run_lists.list_answer(
-                caller_source, _validated(page_requests.ListRequest, dict(request.query_params))
+            lambda source, request: run_lists.list_answer(
+                source, _validated(page_requests.ListRequest, dict(request.query_params))
             ),
         ),
-        api(
-            "session",
-            "GET",
-            lambda caller_source, request: answers.session_answer(caller_source, *_name_and_turn(request)),
-        ),
-        api(
-            "turns",
-            "GET",
-            lambda caller_source, request: answers.turns_answer(caller_source, *_name_and_start(request)),
-        ),
+        get("session", lambda source, request: answers.session_answer(source, *_name_and_turn(request))),
+        get("turns", lambda source, request: answers.turns_answer(source, *_name_and_start(request))),
         post("compose", page_requests.CompositionRequest, answers.compose_answer),
         post("message", page_requests.CompositionRequest, answers.message_answer),
         post("messages", page_requests.CompositionRequest, answers.messages_answer),

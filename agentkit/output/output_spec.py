@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, get_args, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, Unpack, get_args, overload
 
 from typing_extensions import TypeVar
 
@@ -20,6 +20,13 @@ Answer = TypeVar("Answer")
 OutputValidator: TypeAlias = Callable[..., Any]
 """Validator of an answer; a second parameter receives a `ToolContext`. A result that is not None replaces the answer.
 `AskAgain` requests another answer; any other exception ends the run."""
+
+
+class _Options(TypedDict, total=False):
+    """Keyword arguments of `OutputSpec`; see there."""
+
+    mode: OutputMode | None
+    output_validator: OutputValidator | Iterable[OutputValidator]
 
 
 @refusing_unknown()
@@ -45,37 +52,13 @@ class OutputSpec(Generic[Answer]):
     __slots__ = ("mode", "output", "validators")
 
     @overload
-    def __init__(
-        self,
-        output: TypeForm[Answer],
-        *,
-        mode: OutputMode | None = None,
-        output_validator: OutputValidator | Iterable[OutputValidator] = (),
-    ) -> None: ...
+    def __init__(self, output: TypeForm[Answer], **options: Unpack[_Options]) -> None: ...
     @overload
-    def __init__(
-        self: OutputSpec[dict[str, Any]],
-        output: Mapping[str, Any],
-        *,
-        mode: OutputMode | None = None,
-        output_validator: OutputValidator | Iterable[OutputValidator] = (),
-    ) -> None: ...
+    def __init__(self: OutputSpec[dict[str, Any]], output: Mapping[str, Any], **options: Unpack[_Options]) -> None: ...
     @overload
-    def __init__(
-        self,
-        output: Callable[..., Awaitable[Answer]],
-        *,
-        mode: OutputMode | None = None,
-        output_validator: OutputValidator | Iterable[OutputValidator] = (),
-    ) -> None: ...
+    def __init__(self, output: Callable[..., Awaitable[Answer]], **options: Unpack[_Options]) -> None: ...
     @overload
-    def __init__(
-        self,
-        output: Callable[..., Answer],
-        *,
-        mode: OutputMode | None = None,
-        output_validator: OutputValidator | Iterable[OutputValidator] = (),
-    ) -> None: ...
+    def __init__(self, output: Callable[..., Answer], **options: Unpack[_Options]) -> None: ...
     def __init__(
         self,
         output: Any,

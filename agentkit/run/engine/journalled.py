@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentkit.errors import JournalError
 from agentkit.models.model import Reply, Usage
@@ -31,6 +31,7 @@ from agentkit_tools.tool import Tool
 if TYPE_CHECKING:
     from agentkit.run.parts.run_guards import Guard, GuardCheck, Subject
 
+Result = TypeVar("Result")
 _log = logging.getLogger("agentkit")
 _log.addHandler(logging.NullHandler())  # the application configures its log
 
@@ -101,13 +102,7 @@ class Journalled:
         return start
 
     async def compact(self, ctx: PromptContext) -> CompactionResult:
-        if self._replays:
-            result: CompactionResult = self._next("Compact")
-            return result
-        await self._ready("Compact")
-        compacted = await self._steps.compact(ctx)
-        self._journal.add("Compact", compacted)
-        return compacted
+        return await self._recorded("Compact", lambda: self._steps.compact(ctx))
 
     async def tools(self, ctx: PromptContext) -> Mapping[str, Tool]:
         # A journal contains no functions: a replay calls the toolset again, and uses the recorded specifications.
@@ -122,22 +117,10 @@ class Journalled:
         return tools
 
     async def select_examples(self, ctx: PromptContext) -> tuple[Selection, ...]:
-        if self._replays:
-            result: tuple[Selection, ...] = self._next("SelectExamples")
-            return result
-        await self._ready("SelectExamples")
-        selections = await self._steps.select_examples(ctx)
-        self._journal.add("SelectExamples", selections)
-        return selections
+        return await self._recorded("SelectExamples", lambda: self._steps.select_examples(ctx))
 
     async def recall(self, query: str, visible: int | None) -> RecallResult:
-        if self._replays:
-            result: RecallResult = self._next("Recall")
-            return result
-        await self._ready("Recall")
-        result = await self._steps.recall(query, visible)
-        self._journal.add("Recall", result)
-        return result
+        return await self._recorded("Recall", lambda: self._steps.recall(query, visible))
 
     async def append(self, messages: tuple[Message, ...], key: str) -> Message | None:
         if self._replays:
@@ -172,13 +155,7 @@ class Journalled:
         return reply
 
     async def ask_approval(self, calls: tuple[ToolCall, ...], round_: ToolRound) -> Mapping[str, Decision]:
-        if self._replays:
-            result: Mapping[str, Decision] = self._next("AskApproval")
-            return result
-        await self._ready("AskApproval")
-        decisions = await self._steps.ask_approval(calls, round_)
-        self._journal.add("AskApproval", decisions)
-        return decisions
+        return await self._recorded("AskApproval", lambda: self._steps.ask_approval(calls, round_))
 
     async def call_tools(self, round_: ToolRound, on_result: OnResult) -> None:
         # If the process ended within the round, the journal has some of its results: only the other calls run.
@@ -243,6 +220,16 @@ class Journalled:
         if received:
             self._journal.add("Receive", received)
         return received
+
+    async def _recorded(self, name: str, perform: Callable[[], Awaitable[Result]]) -> Result:
+        """Return the result of the next entry, or perform a step and add its result to the journal."""
+        if self._replays:
+            recorded: Result = self._next(name)
+            return recorded
+        await self._ready(name)
+        result = await perform()
+        self._journal.add(name, result)
+        return result
 
     # The journal of earlier attempts
 

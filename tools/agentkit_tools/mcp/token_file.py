@@ -49,12 +49,9 @@ class TokenFile:
         Raises:
             MCPLoginError: The file cannot be read.
         """
-        data = self._read("tokens")
-        if data is None:
-            return None
         from mcp.shared.auth import OAuthToken
 
-        return self._valid(OAuthToken, data)
+        return self._read("tokens", OAuthToken)
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Store tokens. Raises `OSError`."""
@@ -66,12 +63,9 @@ class TokenFile:
         Raises:
             MCPLoginError: The file cannot be read.
         """
-        data = self._read("client")
-        if data is None:
-            return None
         from mcp.shared.auth import OAuthClientInformationFull
 
-        return self._valid(OAuthClientInformationFull, data)
+        return self._read("client", OAuthClientInformationFull)
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Store the registration of this client. Raises `OSError`."""
@@ -103,7 +97,10 @@ class TokenFile:
             unlock(file)
             os.close(file)
 
-    def _read(self, key: str) -> Any:
+    def _read(self, key: str, kind: type[Record]) -> Record | None:
+        """Return a record of the file; None if the file or the record is missing."""
+        from pydantic import ValidationError
+
         try:
             data = json.loads(self.path.read_bytes())
         except FileNotFoundError:
@@ -112,13 +109,10 @@ class TokenFile:
             raise self._unreadable(type(error).__name__) from error
         if not isinstance(data, dict):
             raise self._unreadable("the file contains no object")
-        return data.get(key)
-
-    def _valid(self, kind: type[Record], data: Any) -> Record:
-        from pydantic import ValidationError
-
+        if data.get(key) is None:
+            return None
         try:
-            return kind.model_validate(data)
+            return kind.model_validate(data[key])
         except ValidationError as error:
             # The text of the error would contain the token.
             raise self._unreadable(f"{kind.__name__} has {error.error_count()} problems") from None
