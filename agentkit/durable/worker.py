@@ -185,7 +185,10 @@ class Worker(metaclass=Hinted):
             logger.removeFilter(self._repeated_lines)
         with _current_lock:
             _current = None
-        self._unlock()
+        file, self._lock_file = self._lock_file, None
+        if file is not None:
+            unlock(file)
+            os.close(file)
 
     def __enter__(self) -> Self:
         self.start()
@@ -407,12 +410,6 @@ class Worker(metaclass=Hinted):
         with suppress(OSError):
             os.truncate(file, 0)
             os.write(file, json.dumps({"pid": os.getpid()}).encode())
-
-    def _unlock(self) -> None:
-        file, self._lock_file = self._lock_file, None
-        if file is not None:
-            unlock(file)
-            os.close(file)
 
 
 def _in_plain_thread(work: Callable[[], object]) -> None:

@@ -171,14 +171,11 @@ class BackgroundWorker:
             if isinstance(error, IndexUnavailable) and error.owned:
                 # The process that owns the index will index the items.
                 level = logging.INFO
-            self._report(name, error, level)
+            problem = f"{type(error).__name__}: {error}"
+            if self.problems.get(name) != problem:
+                self.problems[name] = problem
+                _LOG.log(level, "memory worker, %s: %s", name, problem)
         return _FAILED
-
-    def _report(self, name: str, error: BaseException, level: int) -> None:
-        problem = f"{type(error).__name__}: {error}"
-        if self.problems.get(name) != problem:
-            self.problems[name] = problem
-            _LOG.log(level, "memory worker, %s: %s", name, problem)
 
     def _itemise(self) -> int:
         from agentkit_memory.conversations.turns import itemise

@@ -31,7 +31,6 @@ from agentkit.cli.screen import layer_table, layers_form, note, put_exactly, put
 if TYPE_CHECKING:
     from agentkit.agent.agent import Agent
     from agentkit.agent_files.loaded_agent import LoadedAgent
-    from agentkit.models.completion.completion_model import CompletionModel
     from agentkit.models.model import Model
     from agentkit_prompts.composition.composition import Composition
     from agentkit_prompts.context.prompt_context import UserInput
@@ -124,13 +123,16 @@ def _completion_model(model: Model, template: str) -> Model:
 
 def _put_prompt(composition: Composition, writer: Model, *, as_text: bool) -> None:
     """Print the text or the table of layers of a prompt, with a note about the chat template."""
+    from agentkit.cli.default_agent import template_name
     from agentkit.models.completion.completion_model import CompletionModel
 
     text = composition.text
     # Rendered even for the table, so that a template that cannot render the prompt is an error.
     if isinstance(writer, CompletionModel):
         text = writer.request_body(composition)["prompt"]
-        _note_template(writer)
+        stop = ", ".join(map(repr, writer.stop_words)) or "none"
+        calls = getattr(writer.chat_template, "tool_call_format", None) or "any known format"
+        note(f"chat template {template_name(writer)}; stop words: {stop}; tool calls: {calls}")
     if as_text:
         put_exactly(text)
     else:
@@ -174,12 +176,3 @@ def _put_request(composition: Composition, writer: Model) -> None:
     if isinstance(writer, EndpointModel):
         body = writer.request_body(composition)
     put_json({**layers_form(composition), "request": body})
-
-
-def _note_template(model: CompletionModel) -> None:
-    """Print the chat template, the stop words of a reply, and the format of tool calls."""
-    from agentkit.cli.default_agent import template_name
-
-    stop = ", ".join(map(repr, model.stop_words)) or "none"
-    calls = getattr(model.chat_template, "tool_call_format", None) or "any known format"
-    note(f"chat template {template_name(model)}; stop words: {stop}; tool calls: {calls}")

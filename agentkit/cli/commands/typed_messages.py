@@ -34,7 +34,12 @@ def typed_messages(inbox: Inbox, later: list[str]) -> Iterator[None]:
         elif text.startswith("/"):
             later.append(text)
         elif text:
-            _send(inbox, text, later)
+            try:
+                inbox.send(text)
+            except RunEnded:
+                later.append(text)
+            else:
+                note("sent to the run, which reads it before its next step")
 
     # Lines that were typed before the run started are the next turns, or answers to questions about its calls.
     if sys.platform == "win32" or select.select([terminal], [], [], 0)[0]:
@@ -45,12 +50,3 @@ def typed_messages(inbox: Inbox, later: list[str]) -> Iterator[None]:
         yield
     finally:
         loop.remove_reader(terminal)
-
-
-def _send(inbox: Inbox, text: str, later: list[str]) -> None:
-    try:
-        inbox.send(text)
-    except RunEnded:
-        later.append(text)
-    else:
-        note("sent to the run, which reads it before its next step")

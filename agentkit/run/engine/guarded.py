@@ -176,7 +176,11 @@ class Guarded:
             # Events of a reply that no guard has accepted.
             self._take()
             raise
-        await self._release_reply(step, reply, checked)
+        events = self._take()
+        # A replaced text is one delta.
+        if checked is not reply and events:
+            events = [TextDelta(step, checked.message.text), ModelReplied(step, checked)]
+        await self._emit(events)
         return replace(checked, usage=checked.usage + self._spent())
 
     async def _call_beside(self, composition: Composition, step: int) -> Reply:
@@ -378,13 +382,6 @@ class Guarded:
         for event in events:
             if self._sink is not None:
                 await self._sink.emit(event)
-
-    async def _release_reply(self, step: int, reply: Reply, checked: Reply) -> None:
-        """Emit the held events of a reply; a replaced text is one delta."""
-        events = self._take()
-        if checked is not reply and events:
-            events = [TextDelta(step, checked.message.text), ModelReplied(step, checked)]
-        await self._emit(events)
 
 
 def _sum(inner_usage: Usage | None, spent: Usage) -> Usage | None:

@@ -134,7 +134,12 @@ class Spending:
         if self._is_limited:
             for run in (self, *self._outer):
                 run._count(usage)
-                run._release(reserved)
+                tokens = run._reserved.tokens - reserved.tokens
+                # Sums of floats are not exact: a remainder of money would count as a prompt that waits for its reply.
+                money = 0.0
+                if tokens:
+                    money = run._reserved.money - reserved.money
+                run._reserved = Reserved(tokens, money)
         call_id = self._call_id
         for run in self._outer:
             run._inner.append((call_id, usage))
@@ -152,14 +157,6 @@ class Spending:
     def _count(self, usage: Usage) -> None:
         self._tokens += usage.input_tokens + usage.output_tokens
         self._money += usage.money or 0.0
-
-    def _release(self, reserved: Reserved) -> None:
-        tokens = self._reserved.tokens - reserved.tokens
-        # Sums of floats are not exact: a remainder of money would count as a prompt that waits for its reply.
-        money = 0.0
-        if tokens:
-            money = self._reserved.money - reserved.money
-        self._reserved = Reserved(tokens, money)
 
     def inner_usage(self, calls: Iterable[ToolCall] = (), finished: str = "") -> Usage | None:
         """Return the usage of inner runs since the last call of this method; None without usage.

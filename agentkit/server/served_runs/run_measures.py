@@ -89,21 +89,18 @@ class RunMeasures:
         if not record.has_ended:
             return
         self._ended[record.agent, record.state] += 1
-        self._count_version(record)
-        seconds = max(0.0, record.updated_at - record.created_at)
-        counts = self._seconds.setdefault(record.agent, [0] * (len(_BUCKETS) + 1))
-        counts[bisect_left(_BUCKETS, seconds)] += 1
-        self._total_seconds[record.agent] += seconds
-        if record.error is not None:
-            self.count_error(record.agent, record.error.type)
-
-    def _count_version(self, record: RunRecord) -> None:
         version = record.version
         # Each reload of a changed agent is a version.
         versions = {each for agent, each, _ in self._versions if agent == record.agent}
         if version not in versions and len(versions) >= _MAX_VERSIONS:
             version = _OTHER
         self._versions[record.agent, version, record.state] += 1
+        seconds = max(0.0, record.updated_at - record.created_at)
+        counts = self._seconds.setdefault(record.agent, [0] * (len(_BUCKETS) + 1))
+        counts[bisect_left(_BUCKETS, seconds)] += 1
+        self._total_seconds[record.agent] += seconds
+        if record.error is not None:
+            self.count_error(record.agent, record.error.type)
 
     def count_usage(self, agent: str, usage: Usage) -> None:
         """Count tokens and money of an agent."""

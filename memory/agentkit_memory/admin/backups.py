@@ -35,7 +35,13 @@ def write_backup(database: Database, path: Path) -> int:
         if database.is_sqlite:
             database.copy_into(draft, path)
         else:
-            _copy_rows(database, draft)
+            draft.unlink()
+            copy = Database.open(draft, clock=database.clock)
+            try:
+                with database.snapshot() as connection:
+                    fill(copy, read_rows(connection), database.where)
+            finally:
+                copy.close()
         failpoint("backup.copied")
         at = database.clock()
         with draft.open("r+b") as file:
@@ -45,16 +51,6 @@ def write_backup(database: Database, path: Path) -> int:
             file.write(_seal_line(seal | {"sha256": digest.hexdigest()}))
         failpoint("backup.sealed")
     return path.stat().st_size
-
-
-def _copy_rows(database: Database, draft: Path) -> None:
-    draft.unlink()
-    copy = Database.open(draft, clock=database.clock)
-    try:
-        with database.snapshot() as connection:
-            fill(copy, read_rows(connection), database.where)
-    finally:
-        copy.close()
 
 
 def _seal_line(seal: object) -> bytes:

@@ -60,7 +60,11 @@ def write_export(database: Database, path: Path) -> int:
         with draft.open("wb") as file, database.snapshot() as connection:
 
             def write_line(value: Mapping[str, object]) -> None:
-                encoded = _encoded(value)
+                separators = None
+                # Rows are compact. The header has the spaces of `EXPORT_START`.
+                if "row" in value:
+                    separators = (",", ":")
+                encoded = json.dumps(value, ensure_ascii=False, separators=separators).encode("utf-8") + b"\n"
                 digest.update(encoded)
                 file.write(encoded)
 
@@ -73,14 +77,6 @@ def write_export(database: Database, path: Path) -> int:
             file.write(json.dumps({"rows": rows, "sha256": digest.hexdigest()}).encode() + b"\n")
         failpoint("export.ended")
     return rows
-
-
-def _encoded(value: Mapping[str, object]) -> bytes:
-    separators = None
-    # Rows are compact. The header has the spaces of `EXPORT_START`.
-    if "row" in value:
-        separators = (",", ":")
-    return json.dumps(value, ensure_ascii=False, separators=separators).encode("utf-8") + b"\n"
 
 
 def _json_value(value: object) -> object:

@@ -85,14 +85,6 @@ def _with_successors(connection: Connection, facts: Iterable[str]) -> list[str]:
     return ids
 
 
-def _with_their_sources(connection: Connection, sources: Iterable[str]) -> list[str]:
-    """Return sources plus, for sources that are facts, the sources of these facts."""
-    ids = set(sources)
-    for batch in in_batches(sorted(ids)):
-        ids.update(source for _, source in connection.execute(FACT_SOURCES, {"ids": batch}))
-    return sorted(ids)
-
-
 class Facts(metaclass=Hinted):
     """The facts of one scope.
 
@@ -184,7 +176,11 @@ class Facts(metaclass=Hinted):
         # One query per scope: SQLite finds the maximum of one scope in the index, and reads all facts of several.
         last_numbers = [int(connection.scalar(_LAST_POSITION, {"scope": each}) or 0) for each in scope_ids]
         connection.execute(insert(items), row | {"position": max(last_numbers) + 1})
-        sources = _with_their_sources(connection, taken_from)
+        # A source that is a fact contributes its sources too.
+        ids = set(taken_from)
+        for batch in in_batches(sorted(ids)):
+            ids.update(source for _, source in connection.execute(FACT_SOURCES, {"ids": batch}))
+        sources = sorted(ids)
         if sources:
             connection.execute(insert(item_sources), [{"item_id": row["id"], "source_id": each} for each in sources])
 

@@ -124,7 +124,10 @@ class Search:
         candidates = Candidates(self.request, depth, self.question)
         terms = self._best_by_terms(connection, candidates)
         if candidates.next is None:
-            self._add_terms(candidates, terms)
+            candidates.question = self.question.among([item.speaker for item, _ in terms if item.kind == TURN])
+            # A policy without BM25 also needs terms to find items that have no vector yet.
+            if terms and (SPARSE in self.retrievers or self._lacks_vectors()):
+                candidates.add(SPARSE, terms)
             if not self._has_vectors():
                 self._add_neighbours(connection, candidates)
         return candidates
@@ -172,12 +175,6 @@ class Search:
         if self._are_copies(terms, candidates):
             candidates.next = candidates.depth.wider(self.request)
         return terms
-
-    def _add_terms(self, candidates: Candidates, terms: Sequence[ConfirmedHit]) -> None:
-        candidates.question = self.question.among([item.speaker for item, _ in terms if item.kind == TURN])
-        # A policy without BM25 also needs terms to find items that have no vector yet.
-        if terms and (SPARSE in self.retrievers or self._lacks_vectors()):
-            candidates.add(SPARSE, terms)
 
     def _add_neighbours(self, connection: Connection, candidates: Candidates) -> None:
         turns = candidates.best_turns()

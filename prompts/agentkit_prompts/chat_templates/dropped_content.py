@@ -70,15 +70,11 @@ class ContentCheck:
         if any(map(_has_media, messages)) and _render_without_media(conversation, render) == text:
             problems.append(Problem("messages", "the media"))
         if not problems:
-            self._remember(shape)
+            # Clear all shapes: simpler than removing the oldest shape, and each costs one more check.
+            if len(self._whole) >= MAX_CACHED:
+                self._whole.clear()
+            self._whole[shape] = None
         return list(dict.fromkeys(problems))
-
-    def _remember(self, shape: int) -> None:
-        """Store the shape of a conversation that the template writes completely."""
-        # Clear all shapes: simpler than removing the oldest shape, and each costs one more check.
-        if len(self._whole) >= MAX_CACHED:
-            self._whole.clear()
-        self._whole[shape] = None
 
 
 def _has_texts_in_order(text: str, messages: Sequence[dict[str, Any]]) -> bool:

@@ -316,14 +316,9 @@ def _arguments(arguments: Any, form: Form) -> Any:
     if form == "text" and not isinstance(arguments, str):
         return json.dumps(arguments, ensure_ascii=False)
     if form == "object" and isinstance(arguments, str):
-        return _as_object(arguments)
+        try:
+            value = json.loads(arguments)
+        except (ValueError, RecursionError):
+            return arguments
+        return value if isinstance(value, dict) else arguments
     return arguments
-
-
-def _as_object(arguments: str) -> Any:
-    """Return the object in a JSON text; return other text unchanged: the template prints it or fails."""
-    try:
-        value = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments
-    return value if isinstance(value, dict) else arguments

@@ -81,10 +81,6 @@ class ChatTemplateConfig:
             name = CHAT_TEMPLATES.best_match(self.model_path)
         if name is not None and name in CHAT_TEMPLATES:
             return CHAT_TEMPLATES.get(name)(**settings)
-        self._require_marker()
-        return RoleMarkerTemplate(**settings)
-
-    def _require_marker(self) -> None:
         # Without a marker the name is probably misspelt.
         if self.user is None and self.assistant is None:
             near = nearest(str(self.model_name), CHAT_TEMPLATES)
@@ -93,6 +89,7 @@ class ChatTemplateConfig:
                 f"A new template requires the markers `user` and `assistant`",
                 name=self.model_name,
             )
+        return RoleMarkerTemplate(**settings)
 
 
 def _read(source: str | PathLike[str]) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
 from operator import attrgetter
@@ -229,7 +229,13 @@ class PromptContext(_WithNonce):
         # caller can pass the input at any position.
         def __init__(self, *args, allow_media=False, **values):
             if args:
-                values = _with_input(args, values)
+                if len(args) > 1:
+                    raise TypeError(
+                        f"PromptContext() takes 1 positional argument, the user input, but {len(args)} were given"
+                    )
+                if "user_input" in values:
+                    raise TypeError("PromptContext() got multiple values for argument 'user_input'")
+                values = {"user_input": args[0], **values}
             _fill(self, None, values, allow_media)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -292,15 +298,6 @@ _visible_values = attrgetter(*_VISIBLE)
 CONTEXT_FIELDS = tuple(_FIELD_RULES)
 CONTEXT_NAMES: frozenset[str] = frozenset({*_VISIBLE, "additional_kwargs"})
 """Names that every template can read."""
-
-
-def _with_input(args: Sequence[Any], values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the keyword arguments together with the positional argument, which is the user input."""
-    if len(args) > 1:
-        raise TypeError(f"PromptContext() takes 1 positional argument, the user input, but {len(args)} were given")
-    if "user_input" in values:
-        raise TypeError("PromptContext() got multiple values for argument 'user_input'")
-    return {"user_input": args[0], **values}
 
 
 def _fill(context: PromptContext, source: PromptContext | None, values: Mapping[str, Any], allow_media: bool) -> None:

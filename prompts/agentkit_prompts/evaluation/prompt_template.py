@@ -271,22 +271,13 @@ def _is_labelled(template: object) -> bool:
 def _probable_mistake(template: Any, ice_token: str | None) -> Problem | None:
     """Return the problem of a part of a template that is valid but probably has an unexpected effect."""
     if _is_labelled(template):
-        return _mixed_keys(template)
-    return _text_in_round(template, ice_token)
-
-
-def _mixed_keys(template: Mapping[Any, Any]) -> Problem | None:
-    """Return a problem if some labels of a template are names of sections, since another key is probably misspelt."""
-    labels = [key for key in template if key not in SECTIONS]
-    sections = [key for key in template if key in SECTIONS]
-    if not sections:
-        return None
-    names = ", ".join(f"{key!r}{nearest(str(key), SECTIONS)}" for key in labels)
-    text = f"labels `{'`, `'.join(sections)}`: they are not sections, because the template has other keys: {names}"
-    return Problem(str(labels[0]), text)
-
-
-def _text_in_round(template: Any, ice_token: str | None) -> Problem | None:
+        labels = [key for key in template if key not in SECTIONS]
+        sections = [key for key in template if key in SECTIONS]
+        if not sections:
+            return None
+        names = ", ".join(f"{key!r}{nearest(str(key), SECTIONS)}" for key in labels)
+        text = f"labels `{'`, `'.join(sections)}`: they are not sections, because the template has other keys: {names}"
+        return Problem(str(labels[0]), text)
     items = [item for place, item in located(template) if place.startswith("round")]
     # A text that only contains the token of worked examples is correct.
     texts = [item for item in items if isinstance(item, str) and item.strip().replace(ice_token or "", "")]

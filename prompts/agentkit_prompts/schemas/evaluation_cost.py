@@ -202,17 +202,14 @@ class _Errors:
         self._sizes: dict[ValueGroup, int] = {}
         """Number of values inside the values of a group."""
         for group in reversed(groups):
-            self._sizes[group] = self._size(group)
+            size = group.largest if self._of_one else group.size
+            size += sum([self._sizes[part] * self._times(part) for part in group.parts])
+            if group.names is not None:
+                # An error about the name of a property contains the whole object.
+                self._sizes[group.names] = size * (1 if self._of_one else group.names.max_per_value)
+            self._sizes[group] = size
         self._errors: dict[ValueGroup, dict[int, _ErrorSize]] = {}
         self.all_with_copies = self.largest_alternative = 0
-
-    def _size(self, group: ValueGroup) -> int:
-        size = group.largest if self._of_one else group.size
-        size += sum([self._sizes[part] * self._times(part) for part in group.parts])
-        if group.names is not None:
-            # An error about the name of a property contains the whole object.
-            self._sizes[group.names] = size * (1 if self._of_one else group.names.max_per_value)
-        return size
 
     def add(self, group: ValueGroup, indexes: list[int]) -> None:
         """Add the errors of the schemas that are applied to a group; inner groups must be added before."""

@@ -127,7 +127,9 @@ _OWN = "the template around them"
 def _flatten(schema: JsonSchema) -> JsonSchema:
     """Return a schema with its properties at the root: a reference or alternatives at the root are resolved."""
     if "definitions" in schema:
-        schema = _with_modern_definitions(schema)
+        renamed = dict(_with_references(schema, _modern))
+        definitions = {**renamed.pop("definitions"), **renamed.get("$defs", {})}
+        schema = {**renamed, "$defs": definitions}
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#/"):
         # pydantic writes a reference at the root for a recursive model.
@@ -136,13 +138,6 @@ def _flatten(schema: JsonSchema) -> JsonSchema:
     if options and "properties" not in schema:
         return _flat_options(schema, options)
     return schema
-
-
-def _with_modern_definitions(schema: JsonSchema) -> JsonSchema:
-    """Return a schema with its `definitions` under the modern keyword `$defs`."""
-    renamed = dict(_with_references(schema, _modern))
-    definitions = {**renamed.pop("definitions"), **renamed.get("$defs", {})}
-    return {**renamed, "$defs": definitions}
 
 
 def _flat_options(schema: JsonSchema, options: Sequence[Any]) -> JsonSchema:

@@ -65,22 +65,17 @@ def with_wire_names(schema: Mapping[str, Any], accepted: str) -> Mapping[str, An
         return schema
 
     def renamed(node: dict[str, Any]) -> dict[str, Any]:
-        return _with_wire_names(node, accepted)
+        properties, required, reference = node.get("properties"), node.get("required"), node.get("$ref")
+        if isinstance(properties, Mapping):
+            node["properties"] = {wire_property(name, accepted): item for name, item in properties.items()}
+        if isinstance(required, list):
+            node["required"] = [wire_property(name, accepted) for name in required if isinstance(name, str)]
+        if isinstance(reference, str):
+            node["$ref"] = "/".join(_wire_steps(reference.split("/"), accepted))
+        return node
 
     wire: Mapping[str, Any] = rewritten(schema, renamed)
     return wire
-
-
-def _with_wire_names(node: dict[str, Any], accepted: str) -> dict[str, Any]:
-    """Replace the refused names of properties in one schema, without the schemas inside it."""
-    properties, required, reference = node.get("properties"), node.get("required"), node.get("$ref")
-    if isinstance(properties, Mapping):
-        node["properties"] = {wire_property(name, accepted): item for name, item in properties.items()}
-    if isinstance(required, list):
-        node["required"] = [wire_property(name, accepted) for name in required if isinstance(name, str)]
-    if isinstance(reference, str):
-        node["$ref"] = "/".join(_wire_steps(reference.split("/"), accepted))
-    return node
 
 
 def _wire_steps(steps: list[str], accepted: str) -> Iterator[str]:

@@ -14,7 +14,12 @@ def over_limits(schema: Mapping[str, Any], rules: ProviderRules) -> Iterator[str
     """Yield a problem for each size of a fitted schema that exceeds the limit of the provider."""
     sizes: Counter[str] = Counter()
     for node in iter_schemas(schema):
-        _add_sizes(sizes, node)
+        properties, listed = node.get("properties", {}), listed_values(node) or []
+        texts = [*properties, *node.get("$defs", {}), *[value for value in listed if isinstance(value, str)]]
+        sizes["properties"] += len(properties)
+        sizes["values in enums"] += len(listed)
+        sizes["characters in names and enums"] += sum(map(len, texts))
+        sizes["parameters of several types"] += "anyOf" in node or isinstance(node.get("type"), list)
     for noun, maximum in (
         ("properties", rules.max_properties),
         ("values in enums", rules.max_enum_values),
@@ -23,13 +28,3 @@ def over_limits(schema: Mapping[str, Any], rules: ProviderRules) -> Iterator[str
     ):
         if maximum is not None and sizes[noun] > maximum:
             yield f"parameters has {sizes[noun]:,} {noun}, {maximum:,} are allowed"
-
-
-def _add_sizes(sizes: Counter[str], node: Mapping[str, Any]) -> None:
-    """Add the sizes of one schema, without the schemas inside it."""
-    properties, listed = node.get("properties", {}), listed_values(node) or []
-    texts = [*properties, *node.get("$defs", {}), *[value for value in listed if isinstance(value, str)]]
-    sizes["properties"] += len(properties)
-    sizes["values in enums"] += len(listed)
-    sizes["characters in names and enums"] += sum(map(len, texts))
-    sizes["parameters of several types"] += "anyOf" in node or isinstance(node.get("type"), list)

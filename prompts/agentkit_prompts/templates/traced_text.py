@@ -163,18 +163,14 @@ class TracedText(Rendered):
         """Return the item of the context, such as a document, that contains the value at a pointer; None if no item."""
         match = _ITEM.match(pointer)
         if match is None:
-            return self._single_item(pointer)
+            root = _ROOT.match(pointer)
+            if self._paths is None or root is None or not self._paths.contains(root[0]):
+                return None
+            return self._values[root[0]]
         items, number = self._values.get(match[1]), int(match[2])
         if not isinstance(items, tuple) or number >= len(items):
             return None
         return items[number]
-
-    def _single_item(self, pointer: str) -> object:
-        """Return the item of the context that the class of the prompt passes under a separate name; None if no item."""
-        root = _ROOT.match(pointer)
-        if self._paths is None or root is None or not self._paths.contains(root[0]):
-            return None
-        return self._values[root[0]]
 
     def _is_role(self, pointer: str) -> bool:
         """True for the pointer to the role of a message, which is trusted, because it is one of four words."""

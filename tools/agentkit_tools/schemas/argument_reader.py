@@ -130,7 +130,9 @@ class JsonArguments:
             raise TooManyValuesError("the validator is not ready")
         value: Arguments = _json(text)
         if _MAY_OVERFLOW.search(text):
-            _check_finite(value)
+            for node in iter_nodes(value):
+                if isinstance(node, float) and node in (float("inf"), float("-inf")):
+                    raise TooManyValuesError("a number in the arguments is larger than any float")
         self._validator.check(value)
         return value
 
@@ -166,12 +168,6 @@ def _json(text: str) -> Any:
     except ValueError as error:
         problem = f"expected one JSON object, this is not valid JSON: {error}"
     raise InvalidValueError([SchemaProblem((), "json", problem)])
-
-
-def _check_finite(value: Any) -> None:
-    for node in iter_nodes(value):
-        if isinstance(node, float) and node in (float("inf"), float("-inf")):
-            raise TooManyValuesError("a number in the arguments is larger than any float")
 
 
 def _check_missing(text: str, required: int) -> None:

@@ -93,7 +93,8 @@ class ResultStore:
         result = await proceed(call, context)
         if result.whole is None:
             return result
-        reference = _reference(context, call, result.whole)
+        seed = f"{context.run_id}\0{call.id}\0{result.whole}"
+        reference = blake2b(seed.encode("utf-8", "replace"), digest_size=8).hexdigest()
         self._store[reference] = result.whole
         note = f'[Read the rest with read_result(reference="{reference}", start=...).]'
         return replace(result, content=with_note(result.content, note))
@@ -129,9 +130,3 @@ def part_of_text(text: str, start: int, length: int) -> str:
     if end < len(text):
         rest = f"{len(text) - end:,} characters follow"
     return f"{text[start:end]}\n[Characters {start:,} to {end:,} of {len(text):,}; {rest}.]"
-
-
-def _reference(context: ToolContext[Any], call: ToolCall, text: str) -> str:
-    """Return a reference that cannot be guessed, so that a model can read only results of its run."""
-    seed = f"{context.run_id}\0{call.id}\0{text}"
-    return blake2b(seed.encode("utf-8", "replace"), digest_size=8).hexdigest()

@@ -179,7 +179,11 @@ class PartReader:
         call_id = self._call_id(call, where)
         key = _first_key(function, _ARGUMENTS) or "arguments"
         arguments = _arguments(function.get(key), f"{place}.{key}", self.problems)
-        unknown = self._unknown_of_call(call, key, where)
+        keys = {"id", "call_id", "type", "function", "name", "index", key}
+        if "call_id" in call:
+            # An item of the Responses form also has an `id` of the item, which is sent back to the provider.
+            keys.remove("id")
+        unknown = self.extras(call, keys, where)
         if function is not call:
             unknown |= self._extras_inside("function", function, ("name", key), place)
         if len(self.problems) == before:
@@ -193,13 +197,6 @@ class PartReader:
         if not isinstance(call_id, str | None):
             self.note(f"{where}.id", _instead(call_id, "text"))
         return call_id
-
-    def _unknown_of_call(self, call: Mapping[str, Any], arguments: str, where: str) -> dict[str, Any]:
-        keys = {"id", "call_id", "type", "function", "name", "index", arguments}
-        if "call_id" in call:
-            # An item of the Responses form also has an `id` of the item, which is sent back to the provider.
-            keys.remove("id")
-        return self.extras(call, keys, where)
 
     def _extras_inside(
         self, key: str, data: Mapping[str, Any], known_keys: Collection[str], where: str

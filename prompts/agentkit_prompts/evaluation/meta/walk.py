@@ -135,14 +135,11 @@ class _SectionSplitter:
         elif self._open and self._open[-1].name == name:
             self._complete(self._open.pop())
         else:
-            self._note_wrong_end(place, name)
-
-    def _note_wrong_end(self, place: str, name: str) -> None:
-        current = "no section"
-        if self._open:
-            current = repr(self._open[-1].name)
-        text = f"closes section {name!r} while {current} is open; open and close them in pairs"
-        self.problems.append(Problem(place, text))
+            current = "no section"
+            if self._open:
+                current = repr(self._open[-1].name)
+            text = f"closes section {name!r} while {current} is open; open and close them in pairs"
+            self.problems.append(Problem(place, text))
 
     def _end_loose(self) -> None:
         if self._loose:

@@ -199,7 +199,15 @@ class PromptContext(BoundedContext):
     def rounds(self, value: Any) -> Any:
         if type(value) not in _LISTS:
             require(value)
-            _refuse_unordered(value)
+            kind = type(value)
+            if isinstance(value, set | frozenset):
+                raise TemplateOperationError(f"a {kind.__name__} has no fixed order: sort it first, with `|sort`")
+            if isinstance(value, bytes | bytearray | memoryview):
+                raise TemplateOperationError(f"{kind.__name__} is not text: decode it before the template")
+            if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
+                raise TemplateOperationError(
+                    f"{kind.__name__} cannot be looped over: expected a list, a mapping or text"
+                )
         return super().rounds(value)
 
     def method(self, value: Any, name: str) -> Any:
@@ -216,14 +224,3 @@ class PromptContext(BoundedContext):
         raise TemplateOperationError(
             f"{type(value).__name__}.{label}(...) is not one of the methods that templates can call", label
         )
-
-
-def _refuse_unordered(value: Any) -> None:
-    """Reject a value that cannot be iterated, or whose items have no fixed order."""
-    kind = type(value)
-    if isinstance(value, set | frozenset):
-        raise TemplateOperationError(f"a {kind.__name__} has no fixed order: sort it first, with `|sort`")
-    if isinstance(value, bytes | bytearray | memoryview):
-        raise TemplateOperationError(f"{kind.__name__} is not text: decode it before the template")
-    if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
-        raise TemplateOperationError(f"{kind.__name__} cannot be looped over: expected a list, a mapping or text")
