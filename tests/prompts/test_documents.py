@@ -142,9 +142,9 @@ TABLE: dict[str, Snippets] = {
         "tree/test_tfrobot_document.py",
         same={
             "test_a_schema_that_forbids_other_fields_is_refused_at_construction": [1],
-            "test_both_formats_are_abstract_and_one_render_serves_both": [2],
-            "test_a_multimodal_text_has_its_media_beside_it": [3],
-            "test_a_wrap_joins_its_children_by_newlines_and_puts_them_into_its_template": [4],
+            "test_both_formats_are_derived_from_one_render": [2],
+            "test_a_multimodal_text_is_returned_with_its_media": [3],
+            "test_a_wrap_joins_its_children_by_newlines_and_inserts_them_into_its_template": [4],
         },
         differs={
             (

@@ -674,7 +674,7 @@ def test_the_result_of_an_invalid_call_is_not_a_second_problem(message: dict[str
 
 
 def test_types_and_ids_of_items_are_text() -> None:
-    """They are stored, and a server finds items by them."""
+    """A database stores them, and a server finds items by them."""
     said: dict[str, Any] = {"role": "user", "content": "x"}
     call: dict[str, Any] = {"type": "function_call", "call_id": "1", "name": "f"}
     items = [{**said, "type": ["message"]}, {**said, "id": {"a": 1}, "type": 5}, {**call, "id": [1]}, {"type": {}}]

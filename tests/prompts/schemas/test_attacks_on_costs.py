@@ -1,4 +1,4 @@
-"""Values and schemas that would cost the validator of the library much: each is refused, or is checked in seconds."""
+"""Values and schemas that are expensive for the validator of pydantic: refused, or checked in seconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATTERN = f"a(?:{'|'.join([f'{number:04}' for number in range(60)])}|a)*$"
 
 
 def chain(base: str, identifier: str) -> dict[str, Any]:
-    """Return definitions that each try the next one twice, by a full address."""
+    """Return definitions, each with two absolute references to the next definition."""
     definitions: dict[str, Any] = {
         f"d{level}": {"anyOf": [{"$ref": f"{base}#/$defs/d{level + 1}"}] * 2} for level in range(LEVELS)
     }
@@ -74,11 +74,11 @@ TWICE: dict[str, dict[str, Any]] = {
     "additionalProperties": {"allOf": [{"additionalProperties": ref("t")}] * 2},
     "dependentSchemas": {"dependentSchemas": {"c": {"properties": {"c": ref("t")}}}, "properties": {"c": ref("t")}},
 }
-"""Schemas that lead back to themselves twice. The library remembers whether an object matches such a schema."""
+"""Schemas with two references to themselves. The validator caches the result for an object and such a schema."""
 
 
 @pytest.mark.parametrize("keyword", TWICE)
-def test_schemas_that_lead_back_to_themselves_twice_are_checked_once(keyword: str) -> None:
+def test_schemas_with_two_references_to_themselves_are_checked_once(keyword: str) -> None:
     validator = JsonValidator({**ref("t"), "$defs": {"t": TWICE[keyword]}})
     start = process_time()
     assert validator.problems(nested(LEVELS, {})) == []

@@ -1,4 +1,4 @@
-"""Large valid values are accepted, and one wrong value in them is named with its place."""
+"""Large valid values, and the place of an invalid value in them."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def test_a_large_valid_value_is_accepted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_place_of_one_wrong_value_is_named(name: str) -> None:
+def test_the_error_names_the_place_of_an_invalid_value(name: str) -> None:
     case = CASES[name]
     # The copy has no shared parts.
     value = json.loads(json.dumps(case.value()))
@@ -264,7 +264,7 @@ def test_the_place_of_one_wrong_value_is_named(name: str) -> None:
     assert case.path in [problem.path[: len(case.path)] for problem in problems]
 
 
-def test_kinds_of_containers_do_not_multiply_with_their_depth() -> None:
+def test_nested_containers_are_not_exponential_in_the_depth() -> None:
     validator = JsonValidator(BLOCKS)
     start = process_time()
     assert validator.problems(blocks(60)) == []

@@ -1,4 +1,4 @@
-"""Whatever a schema says, making a prompt of it and checking values against it ends, and what is wrong is named."""
+"""Hostile schemas: construction and checks end, and errors name the problems."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarn
 
 
 def doubling(levels: int, keyword: str, target: dict[str, Any]) -> dict[str, Any]:
-    """Every level offers the next one twice: 2 ** levels ways lead to the last."""
+    """Return a schema in which each level refers to the next level twice: 2 ** levels paths to the last level."""
     defs: dict[str, Any] = {f"d{level}": {keyword: [{"$ref": f"#/$defs/d{level + 1}"}] * 2} for level in range(levels)}
     return {
         "type": "object",
@@ -42,7 +42,7 @@ def layers_of(schema: Any) -> Layers:
 
 
 def places(schema: Any, kwargs: dict[str, Any]) -> list[str]:
-    """Return the places of all problems of kwargs, which are found soon."""
+    """Return the places of all problems of kwargs, and check the time of the search."""
     layers, start = layers_of(schema), process_time()
     try:
         layers.check_kwargs(kwargs)
@@ -59,13 +59,13 @@ SECONDS = 3.0
 """CPU time of one check; without limits, most of the schemas here take minutes."""
 
 
-def test_a_schema_that_offers_every_level_twice_is_checked_level_by_level() -> None:
+def test_a_schema_with_two_references_to_each_level_is_checked_once_per_level() -> None:
     for keyword in ("anyOf", "oneOf", "allOf"):
         assert places(doubling(8, keyword, {"type": "integer"}), {"x": "text"}) == ["x"]
         assert places(doubling(28, keyword, {"type": "integer"}), {"x": "text"}) == ["(value)"]
 
 
-def test_a_recursive_union_of_alike_members_ends() -> None:
+def test_the_check_of_a_recursive_union_of_similar_members_ends() -> None:
     node = {"type": "object", "properties": {"child": {"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}]}}}
     schema = {"properties": {"x": {"$ref": "#/$defs/a"}}, "$defs": {"a": node, "b": {**node, "title": "b"}}}
     value: Any = {"child": 3}
@@ -99,20 +99,20 @@ def nested(levels: int, value: Any) -> Any:
     return value
 
 
-def test_a_recursive_union_of_alike_models_ends_too() -> None:
+def test_the_check_of_a_recursive_union_of_similar_models_ends() -> None:
     for schema in (Kwargs, TypeAdapter(Kwargs), KwargsDict, TypeAdapter(dict[str, Left | Right])):
         for leaf in ("text", None, {"size": "1"}):
             assert places(schema, {"x": nested(40, leaf)}), (schema, leaf)
         assert places(schema, {"x": nested(5, {"size": "1"})}) == []
 
 
-def test_what_bounds_a_type_adapter_keeps_its_config() -> None:
+def test_the_limit_of_a_type_adapter_keeps_its_config() -> None:
     kind = dict[str, list[str] | dict[str, str]]
     assert places(TypeAdapter(kind, config=ConfigDict(coerce_numbers_to_str=True)), {"x": [1]}) == []
     assert places(TypeAdapter(kind), {"x": [1]})
 
 
-def test_a_value_that_holds_itself_twice_is_nested_too_deeply() -> None:
+def test_a_value_that_contains_itself_twice_is_nested_too_deeply() -> None:
     schema = {"properties": {"x": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}}
     value: list[Any] = []
     value += [value, value]
@@ -120,7 +120,7 @@ def test_a_value_that_holds_itself_twice_is_nested_too_deeply() -> None:
     assert places(schema, {"x": levels(300)}) == ["(value)"]
 
 
-def test_a_product_of_what_a_schema_and_a_value_contain_ends() -> None:
+def test_checks_of_large_schemas_on_large_values_end() -> None:
     accepted: list[tuple[dict[str, Any], object]] = [
         ({"patternProperties": {f"^{n}": {} for n in range(2_000)}}, {str(n): n for n in range(2_000)}),
         ({"uniqueItems": True}, [[n] for n in range(3_000)]),
@@ -138,7 +138,7 @@ def test_a_product_of_what_a_schema_and_a_value_contain_ends() -> None:
     assert places({"properties": {"x": contains}}, {"x": [[0] * 2_000] * 2_000}) == ["(value)"]
 
 
-def test_looking_for_parts_that_no_schema_evaluated_ends_at_any_depth() -> None:
+def test_the_search_for_unevaluated_parts_ends_at_any_depth() -> None:
     for keyword, value in (("unevaluatedProperties", {"a": 1, "b": 1}), ("unevaluatedItems", [1, 1])):
         for combining in ("anyOf", "allOf", "oneOf"):
             schema: dict[str, Any] = {"properties": {"a": {}}, "prefixItems": [{}]}
@@ -149,14 +149,14 @@ def test_looking_for_parts_that_no_schema_evaluated_ends_at_any_depth() -> None:
             assert places({"properties": {"x": schema}}, {"x": value}) == ["(value)"]
 
 
-def test_a_keyword_that_is_not_known_counts_as_one_that_is_applied() -> None:
+def test_the_limit_includes_schemas_in_unknown_keywords() -> None:
     unknown = doubling(28, "x-applied", {"type": "integer"})
     assert places(unknown, {"x": "text"}) == ["(value)"]
     assert places(doubling(4, "x-applied", {"type": "integer"}), {"x": "text"}) == []
 
 
 @pytest.mark.long
-def test_a_product_of_alternatives_and_items_is_given_up() -> None:
+def test_a_check_of_many_alternatives_on_many_items_stops_at_the_limit() -> None:
     options = [{"type": "integer", "minimum": number} for number in range(1, 5_001)]
     schema = {"properties": {"x": {"items": {"anyOf": options}}}}
     assert places(schema, {"x": [-number for number in range(5_000)]})
@@ -165,7 +165,7 @@ def test_a_product_of_alternatives_and_items_is_given_up() -> None:
 NAMES = [f"name {number}" for number in range(5_000)]
 
 
-def test_a_product_of_what_a_schema_lists_and_items_is_bounded() -> None:
+def test_checks_of_long_keywords_on_many_items_are_bounded() -> None:
     invalid: list[tuple[dict[str, Any], list[Any]]] = [
         ({"enum": NAMES}, list(map(str.upper, NAMES))),
         ({"enum": [{"n": name} for name in NAMES]}, [{"n": 1}] * 5_000),
@@ -183,7 +183,7 @@ def test_a_product_of_what_a_schema_lists_and_items_is_bounded() -> None:
     )
 
 
-def test_values_of_an_enum_are_told_apart_as_json_tells_them() -> None:
+def test_values_of_an_enum_are_compared_as_json() -> None:
     layers = layers_of({"properties": {"x": {"items": {"enum": [1, "2", None, 0.5, {"a": 1}]}}}})
     layers.check_kwargs({"x": [1, 1.0, "2", None, 0.5, {"a": 1.0}]})
     with pytest.raises(KwargsError) as caught:
@@ -192,7 +192,7 @@ def test_values_of_an_enum_are_told_apart_as_json_tells_them() -> None:
 
 
 def faults(schema: Any) -> list[str]:
-    """Return the places at fault in a schema, which are found soon; empty if it is accepted."""
+    """Return the places of the problems of a schema, and check the time; empty if it is valid."""
     start = process_time()
     try:
         layers_of(schema)
@@ -206,7 +206,7 @@ def faults(schema: Any) -> list[str]:
     return found
 
 
-def test_an_invalid_schema_is_refused_soon_and_its_message_is_short() -> None:
+def test_an_invalid_schema_is_refused_quickly_with_a_short_message() -> None:
     assert faults({"properties": {f"x{index}": {"pattern": r"^\w{1,400}$"} for index in range(200)}})
     assert faults({"multipleOf": float("inf")}) == ["multipleOf"]
     assert faults({"minimum": "9" * 1_000_000}) == ["minimum"]
@@ -214,7 +214,7 @@ def test_an_invalid_schema_is_refused_soon_and_its_message_is_short() -> None:
     assert long and all(place.startswith("properties.xxx") for place in long)
 
 
-def test_references_by_other_names_are_looked_at_once_and_an_index_is_written_in_one_way() -> None:
+def test_equivalent_references_are_resolved_once_and_an_index_has_one_form() -> None:
     again = {f"r{zeros}": {"$ref": f"#/allOf/{'0' * zeros}"} for zeros in range(1, 2_000)}
     large = {"properties": {name: {"type": "string"} for name in NAMES}}
     assert faults({"allOf": [large], "properties": again})
@@ -224,7 +224,7 @@ def test_references_by_other_names_are_looked_at_once_and_an_index_is_written_in
 
 
 def chained(count: int, end: dict[str, Any]) -> dict[str, Any]:
-    """Properties by definitions, each of which offers the next one."""
+    """Return properties by definitions, each with a reference to the next definition."""
     defs: dict[str, Any] = {
         name: {"anyOf": [{"$ref": f"#/$defs/{after}"}, {"type": "null"}]} for name, after in pairwise(NAMES[:count])
     }
@@ -233,13 +233,13 @@ def chained(count: int, end: dict[str, Any]) -> dict[str, Any]:
 
 
 def cyclic(count: int) -> dict[str, Any]:
-    """A list of lists without end, in so many definitions."""
+    """Return a schema of endless nested lists, in `count` definitions."""
     defs = {f"d{at}": {"items": {"$ref": f"#/$defs/d{(at + 1) % count}"}} for at in range(count)}
     return {"properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": defs}
 
 
 class Requiring(TextPrompt):
-    """A prompt with any schema of kwargs."""
+    """Prompt with any schema of kwargs."""
 
     required: JsonSchema
 
@@ -249,7 +249,7 @@ class Requiring(TextPrompt):
 
 
 def merged(*schemas: dict[str, Any]) -> JsonSchema:
-    """Return the schema of a tree of prompts, one for each schema."""
+    """Return the schema of a tree of prompts, with a prompt for each schema."""
     schema = Layers([Requiring("x", required=schema) for schema in schemas]).additional_kwargs_schema
     assert schema is not None
     return schema
@@ -276,7 +276,7 @@ def around(count: int) -> None:
     assert len(merged(cyclic(count - 1), cyclic(count))["$defs"]) == count
 
 
-def test_definitions_that_lead_to_each_other_are_compared_once() -> None:
+def test_cyclic_definitions_are_compared_once() -> None:
     def seconds(merging: Callable[[int], None], count: int) -> float:
         start = process_time()
         merging(count)
@@ -291,7 +291,7 @@ def test_definitions_that_lead_to_each_other_are_compared_once() -> None:
 ITEM = {"$ref": "#/$defs/item"}
 
 
-def test_properties_are_the_same_where_they_mean_the_same() -> None:
+def test_properties_with_the_same_meaning_are_equal() -> None:
     pairs: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
         ({"items": {"enum": [{"title": "a"}]}}, {"items": {"enum": [{"title": "b"}]}}, False),
         ({"default": {"description": "a"}}, {"default": {"description": "b"}}, False),
@@ -316,7 +316,7 @@ def test_properties_are_the_same_where_they_mean_the_same() -> None:
     assert wrong == []
 
 
-def test_one_object_in_two_schemas_means_what_each_of_them_defines() -> None:
+def test_a_shared_object_uses_the_definitions_of_each_schema() -> None:
     shared = {"items": ITEM}
     schemas = [{"properties": {"x": shared}, "$defs": {"item": {"type": kind}}} for kind in ("integer", "string")]
     with pytest.raises(SchemaConflict) as caught:
@@ -326,7 +326,7 @@ def test_one_object_in_two_schemas_means_what_each_of_them_defines() -> None:
     assert "string" in strings
 
 
-def test_references_follow_a_definition_that_is_renamed_whatever_its_name() -> None:
+def test_references_follow_a_renamed_definition_of_any_name() -> None:
     def schema(name: str, kind: str) -> dict[str, Any]:
         defs = {"a/b~c": {"properties": {"deep": {"type": kind}}}}
         refs = {"to": {"$ref": "#/$defs/a~1b~0c"}, "into": {"$ref": "#/$defs/a~1b~0c/properties/deep"}}
@@ -340,7 +340,7 @@ def test_references_follow_a_definition_that_is_renamed_whatever_its_name() -> N
         assert not validator.is_valid(wrong)
 
 
-def test_a_reference_to_false_lets_nothing_in() -> None:
+def test_a_reference_to_false_accepts_no_value() -> None:
     assert places({"properties": {"x": {"$ref": "#/$defs/never"}}, "$defs": {"never": False}}, {"x": 1}) == ["x"]
 
 
@@ -356,8 +356,8 @@ def test_a_pattern_that_cannot_be_compiled_is_refused_at_construction() -> None:
     assert faults({"properties": {"x": {"pattern": "[" * 200_000}}})
 
 
-def test_a_pattern_may_look_around_and_ends_all_the_same() -> None:
-    # What zod writes for an e-mail address.
+def test_a_pattern_with_lookarounds_ends() -> None:
+    # The pattern of zod for an e-mail address.
     email = r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$"
     assert places({"properties": {"x": {"pattern": email}}}, {"x": "ann@example.com"}) == []
     assert places({"properties": {"x": {"pattern": email}}}, {"x": ".ann@example.com"}) == ["x"]
@@ -371,14 +371,14 @@ def test_a_pattern_may_look_around_and_ends_all_the_same() -> None:
         assert places({"properties": {"x": {"pattern": pattern}}}, {"x": slower}) == ["(value)"], pattern
 
 
-def test_a_reference_into_another_document_is_refused_and_not_followed(tmp_path: Path) -> None:
+def test_a_reference_to_another_document_is_refused_and_not_resolved(tmp_path: Path) -> None:
     file = tmp_path / "any.json"
     file.write_text("{}")
     for reference in ("https://x.test/a", file.as_uri(), str(file), "other.json", "#/$defs/none", "#none"):
         assert faults({"properties": {"x": {"$ref": reference}}}) == [""], reference
 
 
-def test_a_reference_may_lead_to_an_anchor_or_an_id_or_to_a_name_with_brackets() -> None:
+def test_a_reference_can_have_an_anchor_an_id_or_a_name_with_brackets() -> None:
     defs = {
         "a": {"$anchor": "named", "type": "integer"},
         "b": {"$id": "https://x.test/b", "type": "integer"},
@@ -442,7 +442,7 @@ def test_a_malformed_schema_is_refused_with_its_place() -> None:
     assert wrong == []
 
 
-def test_what_cannot_be_walked_or_compiled_in_a_schema_is_refused() -> None:
+def test_a_schema_that_cannot_be_traversed_or_compiled_is_refused() -> None:
     schemas: list[dict[str, Any]] = [
         {"properties": {"x": {"default": levels(5_000)}}},
         {"properties": {"x": {"x-note": levels(201)}}},
@@ -453,6 +453,6 @@ def test_what_cannot_be_walked_or_compiled_in_a_schema_is_refused() -> None:
     assert [schema.keys() for schema in schemas if not faults(schema)] == []
 
 
-def test_a_number_beyond_every_float_is_compared_exactly() -> None:
+def test_a_number_above_the_largest_float_is_compared_exactly() -> None:
     layers = layers_of({"properties": {"x": {"multipleOf": 0.5}}})
     layers.check_kwargs({"x": 10**400})

@@ -1,4 +1,4 @@
-"""Values are held against a JSON Schema as a validator that is not ours would hold them."""
+"""Checks of values against a JSON Schema, compared with another validator."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ VALUES = st.recursive(
 
 @law
 @given(st.sampled_from(BOUNDS), VALUES)
-def test_bounds_hold_exactly_where_another_validator_says_they_do(bound: dict[str, Any], value: object) -> None:
+def test_checks_of_bounds_agree_with_another_validator(bound: dict[str, Any], value: object) -> None:
     schema = {
         "type": "object",
         "properties": {"x": bound},
@@ -94,7 +94,7 @@ def problems(schema: dict[str, Any], value: Any) -> list[tuple[str, str]]:
     return Template("", params_schema=parameters).problems({"x": value})
 
 
-def test_edges_hold_exactly_where_another_validator_says_they_do() -> None:
+def test_checks_of_edge_cases_agree_with_another_validator() -> None:
     wrong = []
     for bound in BOUNDS:
         parameters = {"properties": {"x": bound}, "$defs": {"small": {"maximum": 3}}}
@@ -105,7 +105,7 @@ def test_edges_hold_exactly_where_another_validator_says_they_do() -> None:
     assert wrong == []
 
 
-def test_a_wrong_name_and_a_wrong_count_have_a_place() -> None:
+def test_an_invalid_name_and_an_invalid_count_have_a_place() -> None:
     names, counts = {"propertyNames": {"maxLength": 1}}, {"contains": {"const": 1}, "maxContains": 1}
     assert [place for place, _ in problems(names, {"ab": 1})] == ["x.ab"]
     assert [place for place, _ in problems(counts, [1, 1])] == ["x"]
@@ -125,7 +125,7 @@ COMBINED: dict[str, Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]] 
 
 @law
 @given(st.sampled_from(sorted(COMBINED)), st.sampled_from(BOUNDS), st.sampled_from(BOUNDS), VALUES)
-def test_combined_rules_hold_exactly_where_another_validator_says_they_do(
+def test_checks_of_combined_rules_agree_with_another_validator(
     how: str, one: dict[str, Any], other: dict[str, Any], value: object
 ) -> None:
     schema = COMBINED[how](one, other)
@@ -133,7 +133,7 @@ def test_combined_rules_hold_exactly_where_another_validator_says_they_do(
     assert (not problems(schema, value)) == Draft202012Validator(document).is_valid({"x": value})
 
 
-def test_every_broken_bound_is_named_at_once() -> None:
+def test_the_error_names_all_violated_bounds() -> None:
     schema = {
         "type": "object",
         "properties": {
@@ -147,7 +147,7 @@ def test_every_broken_bound_is_named_at_once() -> None:
     assert set(caught.value.problems) == {"port", "host"}
 
 
-def test_a_thousand_problems_are_named_and_the_others_are_counted() -> None:
+def test_the_error_names_a_thousand_problems_and_counts_the_rest() -> None:
     schema = {"items": {"type": "string"}}
     thousand = problems(schema, [1] * 1_000)
     assert [place for place, _ in thousand] == [f"x[{index}]" for index in range(1_000)]
@@ -156,14 +156,14 @@ def test_a_thousand_problems_are_named_and_the_others_are_counted() -> None:
     assert last[0] == "(value)"
 
 
-def test_a_number_may_be_a_multiple_of_one_that_no_float_is_exactly() -> None:
+def test_a_multiple_of_an_inexact_float_is_accepted() -> None:
     schema = {"type": "object", "properties": {"step": {"type": "number", "multipleOf": 0.1}}}
     template = Template("", params_schema=schema)
     assert template.problems({"step": 0.3}) == []
     assert [place for place, _ in template.problems({"step": 0.35})] == ["step"]
 
 
-def test_a_bound_that_compares_with_nothing_is_refused_at_construction() -> None:
+def test_a_bound_without_an_order_is_refused_at_construction() -> None:
     for bound in ({"minimum": "3"}, {"maxLength": True}, {"pattern": "("}, {"pattern": 3}):
         with pytest.raises(PromptError) as caught:
             Template("", params_schema={"type": "object", "properties": {"x": bound}})

@@ -1,4 +1,4 @@
-"""What a tree of prompts requires of the user's input: one schema, merged over any nesting, checked all at once."""
+"""Schema of the kwargs of a tree of prompts: merged over any nesting, with one check of all problems."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ FORBIDDING: dict[str, Any] = {
 
 
 def places(schema: Any) -> list[str]:
-    """Return the places at fault in a params schema; empty if a template accepts it."""
+    """Return the places of the problems of a params schema; empty if a template accepts it."""
     try:
         Template("x", params_schema=schema)
     except PromptError as error:
@@ -116,7 +116,7 @@ def places(schema: Any) -> list[str]:
     return []
 
 
-def test_a_schema_that_forbids_extras_is_refused_when_the_prompt_is_made() -> None:
+def test_a_schema_that_forbids_extras_is_refused_at_construction() -> None:
     accepted = []
     for name, schema in FORBIDDING.items():
         for prompt in (TextPrompt, AdditionalInfoPrompt):
@@ -134,11 +134,11 @@ def test_a_model_that_refuses_arbitrary_types_is_refused() -> None:
         assert places(schema) == ["NoArbitrary"]
 
 
-def test_every_type_at_fault_is_named_at_once() -> None:
+def test_the_error_names_all_invalid_types() -> None:
     assert places(TypeAdapter(Forbids | NoArbitrary)) == ["Forbids", "NoArbitrary"]
 
 
-def test_a_schema_that_lets_the_context_through_is_accepted() -> None:
+def test_a_schema_that_accepts_the_context_is_accepted() -> None:
     inner = {"properties": {"a": {"additionalProperties": False}}}
     for schema in (Needs, Plain, OpenDict, TypeAdapter(Optional[Needs]), inner, {}):  # noqa: UP045
         assert places(schema) == [], schema
@@ -178,7 +178,7 @@ class Page(BaseModel):
     size: int
 
 
-def test_names_in_a_params_schema_are_those_of_the_caller() -> None:
+def test_names_in_a_params_schema_are_resolved_in_the_scope_of_the_caller() -> None:
     class Local(Page):
         pass
 
@@ -214,7 +214,7 @@ class Early(BaseModel):
     late: Late | None = None  # type: ignore[name-defined]  # noqa: F821
 
 
-def test_the_class_of_a_name_is_checked_too() -> None:
+def test_the_class_behind_a_name_is_checked() -> None:
     class Closed(BaseModel):
         model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
@@ -229,7 +229,7 @@ def test_a_schema_that_contains_itself_is_refused() -> None:
     assert places(schema) == [""]
 
 
-def test_a_value_that_contains_itself_ends_too() -> None:
+def test_the_check_of_a_value_that_contains_itself_ends() -> None:
     values: list[Any] = ["a"]
     values.append(values)
     for keyword in ("enum", "const", "default"):
@@ -242,7 +242,7 @@ def test_a_value_that_contains_itself_ends_too() -> None:
             template.problems({"size": "a"})
 
 
-def test_parts_that_are_shared_double_the_schema_and_are_refused() -> None:
+def test_shared_parts_that_double_the_schema_are_refused() -> None:
     part: dict[str, Any] = {"type": "string", "pattern": "a+"}
     for _ in range(60):
         part = {"properties": {"left": part, "right": part}, "anyOf": [part, part]}
@@ -267,14 +267,14 @@ def test_unknown_keywords_may_contain_anything() -> None:
     assert tree.additional_kwargs_schema is not None
 
 
-def test_prompts_that_require_nothing_give_none() -> None:
+def test_prompts_without_kwargs_have_no_schema() -> None:
     assert TextPrompt("{{ user_input }}").additional_kwargs_schema is None
     wrap = WrapPrompt([TextPrompt("x"), WrapPrompt(wrapped_prompts=[])], "{{ wrapped_str }}")
     assert wrap.additional_kwargs_schema is None
     assert Layers([wrap, "x"]).additional_kwargs_schema is None
 
 
-def test_one_requirement_comes_through_any_number_of_wrappers() -> None:
+def test_a_requirement_passes_through_any_number_of_wrappers() -> None:
     prompt: BasePrompt = info(string("root"))
     path = "system[0]"
     for _ in range(5):
@@ -288,7 +288,7 @@ def test_one_requirement_comes_through_any_number_of_wrappers() -> None:
     }
 
 
-def test_equal_properties_unify_and_list_everyone_who_requires_them() -> None:
+def test_equal_properties_are_merged_and_list_all_prompts_that_require_them() -> None:
     tree = WrapPrompt(
         [
             TextPrompt("{{ additional_kwargs.root }}"),
@@ -307,7 +307,7 @@ def test_equal_properties_unify_and_list_everyone_who_requires_them() -> None:
     assert schema["required"] == ["root"]
 
 
-def test_titles_and_descriptions_are_no_difference() -> None:
+def test_titles_and_descriptions_are_ignored_in_the_comparison() -> None:
     one = {"properties": {"a": {"type": "string", "title": "A", "description": "one", "examples": ["x"]}}}
     other = {"properties": {"a": {"type": "string", "title": "B"}}}
     assert Layers([info(one), info(other)]).additional_kwargs_schema is not None
@@ -348,20 +348,20 @@ def defining(meaning: JsonSchema, name: str, **others: JsonSchema) -> Additional
 
 
 def accepts(schema: JsonSchema | None, **values: object) -> bool:
-    """Ask a JSON Schema validator that is not ours."""
+    """Return the result of another JSON Schema validator."""
     assert schema is not None
     Draft202012Validator.check_schema(schema)
     return bool(Draft202012Validator(schema).is_valid(values))
 
 
-def test_definitions_of_one_name_and_two_meanings_are_kept_apart() -> None:
+def test_different_definitions_with_the_same_name_are_separate() -> None:
     schema = Layers([defining({"type": "integer"}, "a"), defining({"type": "string"}, "b")]).additional_kwargs_schema
     assert accepts(schema, a=1, b="x")
     assert not accepts(schema, a="x")
     assert not accepts(schema, b=1)
 
 
-def test_definitions_of_one_name_and_one_meaning_are_kept_once() -> None:
+def test_equal_definitions_with_the_same_name_are_merged() -> None:
     schema = Layers([defining({"type": "integer"}, "a"), defining({"type": "integer"}, "b")]).additional_kwargs_schema
     assert schema is not None
     assert list(schema["$defs"]) == ["Item"]
@@ -369,7 +369,7 @@ def test_definitions_of_one_name_and_one_meaning_are_kept_once() -> None:
     assert not accepts(schema, b="x")
 
 
-def test_a_definition_that_has_the_name_another_is_given_stays_itself() -> None:
+def test_a_definition_keeps_a_name_that_a_renamed_definition_could_get() -> None:
     second = info(
         {
             "properties": {"b": {"$ref": "#/$defs/Item"}, "c": {"$ref": "#/$defs/Item__2"}},
@@ -382,7 +382,7 @@ def test_a_definition_that_has_the_name_another_is_given_stays_itself() -> None:
         assert not accepts(schema, **wrong)
 
 
-def test_the_older_spelling_of_definitions_survives_merging() -> None:
+def test_the_keyword_definitions_is_merged() -> None:
     old = info({"properties": {"a": {"$ref": "#/definitions/Item"}}, "definitions": {"Item": {"type": "integer"}}})
     schema = Layers([old, defining({"type": "string"}, "b")]).additional_kwargs_schema
     assert accepts(schema, a=1, b="x")
@@ -415,7 +415,7 @@ def test_recursive_models_merge() -> None:
     assert schema["properties"]["top"]["x-required-by"] == ["system[1].wrapped_prompts[0]", "system[2]"]
 
 
-def test_recursive_definitions_that_differ_deep_inside_are_kept_apart() -> None:
+def test_recursive_definitions_that_differ_in_a_deep_level_are_separate() -> None:
     def tree(leaf: str) -> JsonSchema:
         node = {"properties": {"next": {"$ref": "#/$defs/Node"}, "leaf": {"type": leaf}}, "type": "object"}
         return {"properties": {leaf: {"$ref": "#/$defs/Node"}}, "$defs": {"Node": node}}
@@ -426,7 +426,7 @@ def test_recursive_definitions_that_differ_deep_inside_are_kept_apart() -> None:
     assert not accepts(schema, integer={"next": {"next": {"leaf": "x"}}})
 
 
-def test_a_schema_is_inferred_from_what_a_template_reads() -> None:
+def test_a_schema_is_inferred_from_the_names_in_a_template() -> None:
     assert TextPrompt("{{ additional_kwargs.a }}{{ additional_kwargs['b'] }}").additional_kwargs_schema == {
         "type": "object",
         "properties": {"a": {}, "b": {}},
@@ -453,7 +453,7 @@ def test_boolean_schemas_are_schemas() -> None:
 # Checking
 
 
-def test_all_missing_and_invalid_kwargs_are_named_at_once_with_who_needs_them() -> None:
+def test_the_error_names_all_problems_of_kwargs_and_the_prompts_that_require_them() -> None:
     layers = Layers(
         [info(Needs), TextPrompt("{{ additional_kwargs.mode }}")],
         before_input=WrapPrompt(
@@ -497,7 +497,7 @@ def test_a_json_schema_is_checked() -> None:
         assert list(caught.value.problems) == [place]
 
 
-def test_a_kwarg_without_a_type_and_fields_of_dataclasses_may_be_any_object() -> None:
+def test_a_kwarg_without_a_type_and_fields_of_dataclasses_accept_any_object() -> None:
     @dataclass
     class Visit:
         day: date
@@ -514,7 +514,7 @@ def test_defaults_of_the_schema_apply() -> None:
     assert by_json.format_2_str(PromptContext(user_input="")) == "x"
 
 
-def test_a_value_nested_without_end_is_a_problem_not_a_crash() -> None:
+def test_an_endlessly_nested_value_is_a_problem() -> None:
     deep: list[Any] = []
     for _ in range(10_000):
         deep = [deep]
@@ -525,7 +525,7 @@ def test_a_value_nested_without_end_is_a_problem_not_a_crash() -> None:
     assert len(info(schema).kwargs_problems({"a": deep})) == 1
 
 
-def test_a_kwarg_cannot_take_a_name_of_the_context() -> None:
+def test_a_kwarg_cannot_have_a_name_of_the_context() -> None:
     for name in ("documents", "user_input", "additional_kwargs", "now"):
         with pytest.raises(PromptError) as caught:
             info({"properties": {name: {}}})
@@ -540,13 +540,13 @@ def test_a_kwarg_does_not_hide_the_context_from_other_prompts() -> None:
     assert TextPrompt("{{ user_input }}{{ documents | length }}").format_2_str(ctx) == "question0"
 
 
-def test_a_name_the_context_cannot_supply_is_found_when_the_prompt_is_made() -> None:
+def test_a_name_that_the_context_cannot_supply_is_an_error_at_construction() -> None:
     with pytest.raises(TemplateError) as caught:
         TextPrompt(Template("a\n{{ document }}{{ other }}", file="p.j2"))
     assert (caught.value.file, caught.value.line, caught.value.variable) == ("p.j2", 2, "document")
 
 
-def test_a_custom_prompt_that_returns_no_schema_at_all_is_named() -> None:
+def test_the_error_names_a_custom_prompt_with_an_invalid_schema() -> None:
     class Odd(TextPrompt):
         @property
         def additional_kwargs_schema(self) -> JsonSchema | None:

@@ -1,6 +1,6 @@
-"""Writes hostile templates: everything templates can ask for, over operands of every size and shape.
+"""Generator of hostile templates: each operation of templates, on operands of each size and type.
 
-`python -m tests.prompts.templates.hostile_grammar` writes the kept corpus anew.
+`python -m tests.prompts.templates.hostile_grammar` writes the stored corpus again.
 """
 
 # ruff: noqa: E501 (templates are easier to read on one line)
@@ -115,7 +115,7 @@ WRAPS = (
 
 
 class Grammar:
-    """Writes templates by chance."""
+    """Generator of random templates."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -226,12 +226,12 @@ class Grammar:
                 return self.choice((macro, loop))
 
     def template(self) -> str:
-        """Return a template that reads the values of `hostile_values`, and `ns` and `f` of its own."""
+        """Return a template that reads the values of `hostile_values`, and its local names `ns` and `f`."""
         return "{% macro f(x=1) %}{{ x }}{% endmacro %}{% set ns = namespace(x=[1]) %}" + self.statement()
 
 
 def hostile_values() -> dict[str, object]:
-    """Return what hostile templates are given: texts, lists, mappings and numbers that are large or deep."""
+    """Return the values of hostile templates: texts, lists, mappings and numbers that are large or deep."""
     deep: object = [1]
     deep_tuple: object = (1,)
     for _ in range(50):
@@ -252,7 +252,7 @@ def hostile_values() -> dict[str, object]:
 
 
 def with_every_name() -> list[str]:
-    """Return templates that give each filter, test and method a value that nests deeply, and names that are long."""
+    """Return templates that call each filter, test and method with a deeply nested value and with long names."""
     owners = {"text": STR_METHODS, "mapping": methods_of(dict), "rows": methods_of(list)}
     made: list[str] = []
     for value, argument in (("deep_tuple", ""), ("rows", "deep_tuple"), ("rows", "'a' * 3000000")):

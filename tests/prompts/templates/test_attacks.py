@@ -1,4 +1,4 @@
-"""Attacks on the limits, the smallest case of each kind: each ends soon, or is refused with its place."""
+"""Attacks on the limits, the smallest case of each kind: each is refused quickly, with its place."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ ESCAPED = "{% autoescape true %}" + loop("{{ text }}") + "{% endautoescape %}"
 
 
 def fault_of(source: str, *, is_chat: bool) -> str | None:
-    """Return why an attack is not refused as it should be."""
+    """Return the fault if an attack is not refused correctly."""
     names = {f"k{number}": number for number in range(50_000)}
     values: dict[str, Any] = {"text": "<" * 1_000_000, "names": names}
     start = thread_time()
@@ -99,10 +99,10 @@ def fault_of(source: str, *, is_chat: bool) -> str | None:
 
 
 @pytest.mark.untraced
-def test_attacks_are_refused_soon() -> None:
+def test_attacks_are_refused_quickly() -> None:
     failures = []
     both = [(name, source, is_chat) for name, source in REFUSED.items() for is_chat in (False, True)]
-    attacks = thinned(both, 7)  # an odd number: both kinds of templates are tried
+    attacks = thinned(both, 7)  # An odd step covers both kinds of templates.
     for name, source, is_chat in [*attacks, ("escaped output", ESCAPED, True)]:
         fault = fault_of(source, is_chat=is_chat)
         if fault is not None:

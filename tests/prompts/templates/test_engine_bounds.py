@@ -1,4 +1,4 @@
-"""Every template ends: bombs of all kinds stop at a limit that does not depend on the clock."""
+"""Limits of templates: bombs of all kinds stop at a limit that does not depend on the clock."""
 
 # ruff: noqa: E501 (templates are easier to read on one line)
 
@@ -189,12 +189,12 @@ QUICK = frozenset(
         "million rounds of a macro",
     )
 )
-"""Bombs that are quick enough on some machines."""
+"""Bombs that end below the limit on some machines."""
 
 
 @pytest.mark.untraced
 @for_cases("name", some(thinned([*BOMBS], 4), 3))
-def test_a_bomb_ends_soon_and_in_a_template_error(name: str) -> None:
+def test_a_bomb_ends_quickly_with_a_template_error(name: str) -> None:
     template = Template(BOMBS[name])
     start = thread_time()
     try:
@@ -221,11 +221,11 @@ def test_a_huge_template_is_refused_before_it_is_compiled(source: str) -> None:
     ],
     ids=["macro", "call block", "recursive loop"],
 )
-def test_what_is_called_150_times_in_a_loop_is_not_nested(source: str) -> None:
+def test_150_calls_of_a_macro_in_a_loop_are_not_nested(source: str) -> None:
     assert Template(source).run({}).text == "x" * 150
 
 
-def test_many_small_numbers_are_keys_that_cost_little() -> None:
+def test_many_small_numbers_are_cheap_keys() -> None:
     numbers = dict.fromkeys(range(20_000), 1)
     assert Template("{{ dict(numbers)|length }}").run({"numbers": numbers}).text == "20000"
 
@@ -239,7 +239,7 @@ def test_many_small_numbers_are_keys_that_cost_little() -> None:
         "{{ values|map('default', 'a.b.c.d')|list|length }}",
     ],
 )
-def test_an_argument_with_dots_is_no_path_of_an_attribute(source: str) -> None:
+def test_an_argument_with_dots_is_not_a_path_of_attributes(source: str) -> None:
     values = ["a"] * 120_000
     assert Template(source).render({"values": values}) == "120000"
     template = JinjaChatTemplate(source, lossy=True)

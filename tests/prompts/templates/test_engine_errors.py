@@ -1,4 +1,4 @@
-"""Mistakes in a template: found when it is compiled where possible, always with file and line."""
+"""Errors of templates: at compilation if possible, with file and line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.cases import for_cases
         ("{{ 1_x }}", 1),
     ],
 )
-def test_a_template_that_is_wrong_is_refused_with_its_line(source: str, line: int) -> None:
+def test_an_invalid_template_is_refused_with_its_line(source: str, line: int) -> None:
     with pytest.raises(TemplateError) as caught:
         Template(source, file="x.prompt.j2", first_line=5)
     assert (caught.value.file, caught.value.line) == ("x.prompt.j2", line + 4)
@@ -43,7 +43,7 @@ def test_a_template_that_is_wrong_is_refused_with_its_line(source: str, line: in
     ("source", "name"),
     [("{{ a | shout }}", "shout"), ("{{ a is oddly }}", "oddly"), ("{{ a.__class__ }}", "__class__")],
 )
-def test_a_template_that_is_refused_names_the_filter_test_or_attribute(source: str, name: str) -> None:
+def test_the_error_of_a_template_names_the_filter_test_or_attribute(source: str, name: str) -> None:
     with pytest.raises(TemplateError) as caught:
         Template(source)
     assert caught.value.name == name
@@ -67,7 +67,7 @@ def test_a_template_that_is_refused_names_the_filter_test_or_attribute(source: s
         ("{% for a in [[1]] recursive %}\n{{ loop(7) }}{% endfor %}", 1),
     ],
 )
-def test_a_template_that_fails_says_on_which_line(source: str, line: int) -> None:
+def test_the_error_of_a_failing_template_has_its_line(source: str, line: int) -> None:
     template = Template(source, file="y.j2", first_line=101)
     with pytest.raises(TemplateError) as caught:
         template.run({"x": ""})
@@ -93,7 +93,7 @@ def test_a_template_that_fails_says_on_which_line(source: str, line: int) -> Non
         ("{{ items[5] }}", "list of length 1 has no element 5"),
     ],
 )
-def test_an_error_that_none_causes_names_the_values_that_are_none(source: str, cause: str) -> None:
+def test_an_error_caused_by_none_names_the_values_that_are_none(source: str, cause: str) -> None:
     with pytest.raises(TemplateError) as caught:
         Template(source).run({"now": None, "locale": None, "x": "", "items": [1], "additional_kwargs": {"a": None}})
     message = str(caught.value)
@@ -191,7 +191,7 @@ def test_unsupported_operations_of_a_template_are_refused(source: str) -> None:
     assert caught.value.line == 1
 
 
-def test_limits_are_the_callers() -> None:
+def test_the_caller_sets_the_limits() -> None:
     source = "{% for i in range(100) %}{{ 'abcdefghij' }}{% endfor %}"
     for enough in (Limits(output_chars=1_000), Limits(rounds=100)):
         assert len(compile_program(source, limits=enough).trace({}).text) == 1_000
@@ -200,7 +200,7 @@ def test_limits_are_the_callers() -> None:
             compile_program(source, limits=limits).trace({})
 
 
-def test_slow_objects_of_the_caller_run_into_the_time_limit() -> None:
+def test_slow_objects_of_the_caller_exceed_the_time_limit() -> None:
     class Slow:
         @property
         def value(self) -> int:
@@ -230,7 +230,7 @@ def test_a_template_is_text_in_a_known_syntax() -> None:
         ("line\nline {name}\n", "line\nline Ada\n"),
     ],
 )
-def test_fstring_syntax_takes_plain_names(source: str, text: str | None) -> None:
+def test_fstring_syntax_accepts_plain_names(source: str, text: str | None) -> None:
     if text is None:
         with pytest.raises(TemplateError):
             compile_program(source, syntax="fstring")
@@ -257,7 +257,7 @@ def test_fstring_syntax_takes_plain_names(source: str, text: str | None) -> None
         "{a",
     ],
 )
-def test_fstring_syntax_takes_nothing_else(field: str) -> None:
+def test_fstring_syntax_refuses_other_expressions(field: str) -> None:
     with pytest.raises(TemplateError) as caught:
         compile_program("ok {{}}\n  " + field, syntax="fstring", first_line=4)
     assert caught.value.line == 5
@@ -276,7 +276,7 @@ def test_fstring_sites_are_sites() -> None:
         compile_program("{x}" * 2_001, syntax="fstring")
 
 
-def test_a_format_takes_a_thousand_values_by_position() -> None:
+def test_a_format_accepts_a_thousand_values_by_position() -> None:
     values = ", ".join(["0"] * 999 + ["'last'"])
     assert compile_program(f"{{{{ '{{999}}'.format({values}) }}}}").trace({}).text == "last"
 

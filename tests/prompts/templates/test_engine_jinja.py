@@ -1,4 +1,4 @@
-"""The language is Jinja's: the same templates give the same text in both."""
+"""Jinja as the language of templates: the same templates render the same text in both engines."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ TEMPLATES = [
     r"{% print a, b %}{{ d.items()|list|length }}{{ d|items|list|length }}{{ dd.keys()|list }}{{ dd.values()|list }}{{ dd|list }}{{ dd|length }}",
     r"{{ n or 'dflt' }}{{ a and s }}{{ e or n or 0 }}{{ nested|map('length')|list }}{{ nested|map('first')|list|length }}{{ ls|map('replace','a','z')|join }}",
     r"{% set loopvar = namespace(found=false) %}{% for x in l %}{% if x == 1 %}{% set loopvar.found = true %}{% endif %}{% endfor %}{{ loopvar.found }}",
-    # forms that are rarer
+    # rare forms
     r"{{ '%5s|%-5s|%05d|%+d|%x|%.3f|%e|%c|%r|%%' % ('a', 'b', 42, 7, 255, 1.5, 1500.0, 'z', 1) }}",
     r"{{ '%(a)s %(b)05.1f' % {'a': 'x', 'b': 2.25} }}{{ '%s' % 'one' }}{{ '%s and %s'|format('x', 'y') }}{{ '%(k)s'|format(k='v') }}",
     r"{{ '{0}{1}{0} {{}} {x!s}'.replace('!s', '').format('a', 'b', x=3) }}{{ '{:<6}|{:^6}|{:>6}|{:06.2f}|{:,}'.format('a', 'b', 'c', 1.5, 12345) }}",
@@ -138,18 +138,18 @@ ENVIRONMENT = jinja2.Environment(
 
 
 @for_cases("source", TEMPLATES)
-def test_the_text_is_the_same_as_jinjas(source: str) -> None:
+def test_the_text_is_equal_to_the_text_of_jinja(source: str) -> None:
     expected = ENVIRONMENT.from_string(source).render(VALUES)
     assert Template(source).run(VALUES).text == expected
 
 
-def test_a_trailing_line_break_goes_and_line_ends_are_unified_as_in_jinja() -> None:
+def test_line_ends_are_removed_and_normalised_as_in_jinja() -> None:
     for source in ("a\n", "a\r\nb\r\n", "a\n\n", "{{ a }}\n", "{{ a }}\r\nx\r", "{{ a }}\n\n"):
         template = Template(source)
         assert template.run(VALUES).text == jinja2.Template(source).render(VALUES)
 
 
 @for_cases("source", ["{{ l|random }}", "{{ s|pprint }}", "{{ l|map('random')|list }}", "{{ lipsum() }}"])
-def test_chance_and_code_of_python_are_left_out(source: str) -> None:
+def test_random_filters_and_python_code_are_unsupported(source: str) -> None:
     with pytest.raises(TemplateError):
         Template(source).run(VALUES)

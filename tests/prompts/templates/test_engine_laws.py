@@ -1,6 +1,4 @@
-"""Laws of the engine, tried on random templates: Jinja's own text, pieces that tile it, roots that never leave one out."""
-
-# ruff: noqa: E501 (templates are easier to read on one line)
+"""Laws of the engine for random templates: the text of Jinja, pieces that tile it, and complete roots."""
 
 from __future__ import annotations
 
@@ -87,12 +85,12 @@ def rendered_by_jinja(source: str, given: dict[str, object]) -> str | None:
 
 @law
 @given(TEMPLATES, TEXTS, TEXTS, TEXTS)
-def test_the_text_is_what_jinja_makes_of_the_same_template(source: str, a: str, b: str, c: str) -> None:
+def test_a_random_template_renders_as_in_jinja(source: str, a: str, b: str, c: str) -> None:
     expected = rendered_by_jinja(source, values(a, b, c))
     if expected is None:
         return
     if "{'" in expected or "[{" in expected:
-        return  # a whole mapping was printed: Python's repr there, JSON here
+        return  # Jinja prints a mapping as its Python repr, this engine as JSON.
     trace = compile_program(source).trace(values(a, b, c))
     assert trace.text == expected
 
@@ -112,7 +110,7 @@ def test_pieces_tile_the_text(source: str, a: str, b: str, c: str) -> None:
 
 @law
 @given(TEMPLATES, st.sampled_from(OUTSIDE))
-def test_a_value_that_changes_with_a_name_has_that_name_among_its_roots(source: str, changed: str) -> None:
+def test_the_roots_of_a_value_include_each_name_that_changes_it(source: str, changed: str) -> None:
     program = compile_program(source)
     before: dict[str, object] = {
         "a": "one",
@@ -136,7 +134,7 @@ def test_a_value_that_changes_with_a_name_has_that_name_among_its_roots(source: 
 
 @law
 @given(TEMPLATES, TEXTS)
-def test_everything_a_template_reads_from_outside_is_in_its_names(source: str, text: str) -> None:
+def test_the_names_of_a_template_include_all_external_reads(source: str, text: str) -> None:
     program = compile_program(source)
     given = values(text, text, text)
     read: set[str] = set()
@@ -174,6 +172,6 @@ def test_any_text_compiles_or_is_refused_with_a_template_error(source: str) -> N
         lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
     )
 )
-def test_any_json_value_prints_and_prints_the_same_again(value: object) -> None:
+def test_any_json_value_prints_the_same_text_each_time(value: object) -> None:
     program = compile_program("{{ v }}|{{ v|tojson }}")
     assert program.trace({"v": value}).text == program.trace({"v": value}).text

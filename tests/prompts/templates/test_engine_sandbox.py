@@ -1,4 +1,4 @@
-"""A template reads data and nothing else: every known way out of a Jinja sandbox is closed."""
+"""Sandbox of templates: a template reads only data, and known escapes from a Jinja sandbox fail."""
 
 # ruff: noqa: E501 (templates are easier to read on one line)
 
@@ -244,7 +244,7 @@ ESCAPES = [
     "{% set j = joiner() %}{{ j._used }}",
     "{% set account.owner = 'x' %}",
     "{% set data.a = 2 %}",
-    # changing what is not the template's
+    # changes of values of the caller
     "{{ items.append(4) }}",
     "{{ items.clear() }}",
     "{{ items.pop() }}",
@@ -288,12 +288,12 @@ ESCAPES = [
 
 
 @for_cases("source", ESCAPES)
-def test_there_is_no_way_out(source: str) -> None:
+def test_each_known_escape_is_a_template_error(source: str) -> None:
     with pytest.raises(TemplateError):
         Template(source).run(hostile())
 
 
-def test_nothing_of_the_caller_is_changed() -> None:
+def test_a_template_changes_no_value_of_the_caller() -> None:
     values = hostile()
     for source in ESCAPES:
         with pytest.raises(TemplateError):
@@ -310,7 +310,7 @@ def test_fields_and_properties_are_read() -> None:
         assert template.run(hostile()).text == "Ada ADA job bag 2"
 
 
-def test_a_field_wins_over_a_method_of_the_same_name() -> None:
+def test_a_field_precedes_a_method_of_the_same_name() -> None:
     @dataclass
     class Row:
         items: str = "a field"
@@ -349,9 +349,9 @@ class Handle:
         "{% for v in one %}{{ v.name }}{% set v = other[0] %}{{ v.name }}{% endfor %}",
     ],
 )
-def test_what_one_class_lets_be_read_another_does_not(source: str) -> None:
+def test_the_readable_names_of_a_class_do_not_apply_to_another_class(source: str) -> None:
     template = Template(source)
-    for _ in range(2):  # what the first run learns of a class holds for that class
+    for _ in range(2):  # The cache of the first run applies only to its class.
         with pytest.raises(TemplateError) as caught:
             template.run({"one": [Job()], "other": [Handle()]})
         assert caught.value.variable in ("name", "secret_key")

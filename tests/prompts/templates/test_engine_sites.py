@@ -1,4 +1,4 @@
-"""A program says what it reads and where each value it prints comes from."""
+"""Names that a program reads, and the origins of printed values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DOCUMENTS = [{"text": "first", "title": "A"}, {"text": "second", "title": ""}]
 
 
 def pieces(source: str, values: Mapping[str, object]) -> list[str | tuple[str, str]]:
-    """Return the parts of a text: those of values with their pointers."""
+    """Return the parts of a text; the parts of values with their pointers."""
     parts = compile_program(source).trace(values).pieces()
     return [str(part.text) if part.site is None else (part.pointer, str(part.text)) for part in parts]
 
@@ -28,7 +28,7 @@ def roots(source: str) -> tuple[str, ...]:
     return compile_program(source).sites[-1].roots
 
 
-def test_text_without_expressions_is_a_literal_that_is_never_compiled() -> None:
+def test_text_without_expressions_is_a_literal_without_compilation() -> None:
     program = compile_program("plain text\n{# a comment #}")
     assert program.literal == "plain text\n"
     assert program.sites == ()
@@ -52,14 +52,14 @@ def test_an_expression_that_is_more_than_a_path_has_roots_only() -> None:
     assert sites("{{ 'text' }}") == [("", ())]
 
 
-def test_pieces_carry_the_index_of_their_loop() -> None:
+def test_pieces_contain_the_index_of_their_loop() -> None:
     program = compile_program("{% for d in documents %}{{ d.text }} {% endfor %}")
     assert program.sites == (Site(1, "documents[{0}].text", ("documents",)),)
     first, second = ("documents[0].text", "first"), ("documents[1].text", "second")
     assert pieces(program.source, {"documents": DOCUMENTS}) == [first, " ", second, " "]
 
 
-def test_pieces_carry_the_index_whatever_is_printed_and_however_often() -> None:
+def test_pieces_contain_the_index_of_each_printed_value() -> None:
     source = (
         "{% for d in ds %}{% if not loop.first %}, {% endif %}{{ d.a }}{% if d.b %}={{ d.b }}{% endif %}{% endfor %}"
     )
@@ -68,12 +68,12 @@ def test_pieces_carry_the_index_whatever_is_printed_and_however_often() -> None:
     assert pieces(source, {"ds": values}) == [*first, ("ds[2].a", "z"), "=", ("ds[2].b", "c")]
 
 
-def test_a_filtered_loop_keeps_the_index_in_the_whole_list() -> None:
+def test_a_filtered_loop_keeps_the_index_of_the_complete_list() -> None:
     program = compile_program("{% for d in documents if not d.title %}{{ loop.index }}{{ d.text }}{% endfor %}")
     assert pieces(program.source, {"documents": DOCUMENTS}) == [("", "1"), ("documents[1].text", "second")]
 
 
-def test_nested_loops_give_one_index_each() -> None:
+def test_each_nested_loop_has_an_index() -> None:
     program = compile_program("{% for row in rows %}{% for cell in row.cells %}{{ cell }}{% endfor %}{% endfor %}")
     assert program.sites[0].pointer == "rows[{0}].cells[{1}]"
     rows = [{"cells": ["a"]}, {"cells": ["b", "c"]}]
@@ -92,13 +92,13 @@ def test_nested_loops_give_one_index_each() -> None:
         "{% for a, b in documents %}{{ a }}{% endfor %}",
     ],
 )
-def test_a_loop_over_anything_but_a_list_by_path_has_no_pointer(source: str) -> None:
+def test_only_a_loop_over_a_list_by_path_has_a_pointer(source: str) -> None:
     site = compile_program(source).sites[0]
     assert site.pointer == ""
     assert len(site.roots) == 1
 
 
-def test_set_carries_pointer_and_roots() -> None:
+def test_set_copies_pointer_and_roots() -> None:
     assert sites("{% set x = a.b %}{{ x.c }}") == [("a.b.c", ("a",))]
     assert sites("{% if q %}{% set x = a %}{% else %}{% set x = b %}{% endif %}{{ x }}")[0] == ("", ("a", "b"))
     assert roots("{% set x %}{{ a }} {{ b }}{% endset %}{{ x }}") == ("a", "b")
@@ -108,7 +108,7 @@ def test_set_carries_pointer_and_roots() -> None:
     assert roots("{% with x = a %}{{ x }}{% endwith %}") == ("a",)
 
 
-def test_macros_and_blocks_carry_the_roots_of_what_they_print() -> None:
+def test_macros_and_blocks_have_the_roots_of_their_printed_values() -> None:
     macro = "{% macro m(x) %}{{ x }}{{ a }}{% endmacro %}"
     assert roots(macro + "{{ m('') }}") == ("a",)
     assert roots(macro + "{{ m(b) }}") == ("a", "b")
@@ -118,7 +118,7 @@ def test_macros_and_blocks_carry_the_roots_of_what_they_print() -> None:
     assert roots("{% for x in a recursive %}{{ loop(x.kids) }}{{ b }}{% endfor %}") == ("a", "b")
 
 
-def test_a_macro_sees_what_is_set_after_it() -> None:
+def test_a_macro_reads_values_that_are_set_after_it() -> None:
     assert roots("{% set x = '' %}{% macro m() %}{{ x }}{% endmacro %}{% set x = late %}{{ m() }}") == ("late",)
     assert roots("{% macro m() %}{{ n() }}{% endmacro %}{% macro n() %}{{ late }}{% endmacro %}{{ m() }}") == (
         "late",
@@ -126,7 +126,7 @@ def test_a_macro_sees_what_is_set_after_it() -> None:
     )
 
 
-def test_a_namespace_carries_everything_that_is_ever_put_into_it() -> None:
+def test_a_namespace_has_the_roots_of_all_assigned_values() -> None:
     assert roots("{% set ns = namespace(v=a) %}{% for d in b %}{% set ns.v = d %}{% endfor %}{{ ns.v }}") == ("a", "b")
     keep = "{% set ns = namespace(v='') %}{% macro keep(p) %}{% set ns.v = p %}{% endmacro %}{{ keep(a) }}"
     assert roots(keep + "{{ ns.v }}") == ("a",)
@@ -138,14 +138,14 @@ def test_counters_of_a_loop_read_nothing_but_its_items_do() -> None:
     assert roots("{% for d in a %}{{ loop.previtem }}{% endfor %}") == ("a",)
 
 
-def test_only_what_can_come_from_nothing_but_rendered_prompts_is_nested() -> None:
+def test_only_expressions_of_rendered_prompts_are_nested() -> None:
     assert compile_program("{{ wrapped_str }}").sites[0].nested
     assert compile_program("{{ '  ' ~ wrapped_str | trim }}").sites[0].nested
     assert not compile_program("{{ wrapped_str ~ a }}").sites[0].nested
     assert not compile_program("{{ 'x' }}").sites[0].nested
 
 
-def test_names_are_what_is_needed_from_outside() -> None:
+def test_names_are_the_external_names_with_their_first_lines() -> None:
     program = compile_program(
         "{% set x = a %}\n{{ x }}{% for i in range(3) %}{{ i }}{{ b }}{% endfor %}\n{{ b }}{{ loop }}"
     )
@@ -170,7 +170,7 @@ def test_names_are_what_is_needed_from_outside() -> None:
         ("{% if range %}{% endif %}", []),
     ],
 )
-def test_names_are_required_unless_the_template_works_without_them(source: str, required: list[str]) -> None:
+def test_a_name_is_required_if_the_template_fails_without_it(source: str, required: list[str]) -> None:
     template = Template(source)
     schema = template.json_schema
     assert schema is not None
@@ -182,7 +182,7 @@ def test_names_are_required_unless_the_template_works_without_them(source: str, 
             template.run({other: value for other, value in values.items() if other != name})
 
 
-def test_a_value_goes_before_a_function_of_the_same_name() -> None:
+def test_a_value_precedes_a_function_of_the_same_name() -> None:
     names = ("cycler", "dict", "joiner", "namespace", "range")
     text = Template(" ".join(f"{{{{ {name} }}}}" for name in names)).render({name: name.upper() for name in names})
     assert text == "CYCLER DICT JOINER NAMESPACE RANGE"
@@ -226,7 +226,7 @@ def test_additional_kwargs_are_named_and_required_unless_guarded(source: str, kw
     assert dict(compile_program(source).kwargs) == kwargs
 
 
-def test_lines_are_those_of_the_file() -> None:
+def test_lines_are_counted_from_the_start_of_the_file() -> None:
     program = compile_program("one\n{{ a }}\n\n{{ b }}", file="x.prompt.j2", first_line=10)
     assert [site.line for site in program.sites] == [11, 13]
     assert dict(program.names) == {"a": 11, "b": 13}
@@ -243,13 +243,13 @@ def test_programs_are_shared_by_source_and_cannot_be_changed() -> None:
         program.names["x"] = 1  # type: ignore[index]
 
 
-def test_a_source_too_large_to_keep_is_compiled_every_time() -> None:
+def test_a_source_above_the_limit_of_the_cache_is_compiled_each_time() -> None:
     source = "x" * 100_000 + "{{ a }}"
     assert compile_program(source) is not compile_program(source)
     assert compile_program(source).trace({"a": "!"}).text == "x" * 100_000 + "!"
 
 
-def test_rendered_text_stays_itself_when_it_is_printed_directly() -> None:
+def test_rendered_text_is_the_same_object_if_printed_directly() -> None:
     rendered = RenderedText("inner", rendered=object())
     trace = compile_program("<{{ wrapped_str }}>").trace({"wrapped_str": rendered})
     assert trace.text == "<inner>"
@@ -257,7 +257,7 @@ def test_rendered_text_stays_itself_when_it_is_printed_directly() -> None:
     assert [piece.text for piece in trace.pieces()][1] is rendered
 
 
-def test_trusted_text_stays_itself_when_it_is_printed_directly() -> None:
+def test_trusted_text_is_the_same_object_if_printed_directly() -> None:
     value = Trusted("checked")
     plain, upper = compile_program("{{ a }}{{ a|upper }}").trace({"a": value}).pieces()
     assert plain.text is value

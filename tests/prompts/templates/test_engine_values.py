@@ -1,4 +1,4 @@
-"""How values become text: the same in every process, or a typed error that says what to do."""
+"""Text of values: the same in each process, or a typed error with the remedy."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_a_value_has_one_text(value: object, text: str | None) -> None:
         (Prompted(3), "__prompt__ must give text or content parts"),
     ],
 )
-def test_a_value_without_one_text_is_an_error_that_says_what_to_do(value: object, words: str) -> None:
+def test_a_value_without_a_defined_text_is_a_template_error(value: object, words: str) -> None:
     for source in ("{{ v }}", "{{ v ~ '' }}", "{{ v|string }}", "{% set b %}{{ v }}{% endset %}"):
         with pytest.raises(TemplateError) as caught:
             show(value, source)
@@ -286,7 +286,7 @@ def test_an_object_that_raises_makes_a_template_error(source: str) -> None:
     assert error.__cause__ is not None
 
 
-def test_media_stay_media_in_their_pieces() -> None:
+def test_media_stay_media_in_the_pieces() -> None:
     program = compile_program("see {{ v }} and {{ w }}")
     trace = program.trace({"v": PIXEL, "w": UserInput(["look: ", PIXEL])})
     shown = [getattr(piece.text, "media", str(piece.text)) for piece in trace.pieces()]
@@ -300,7 +300,7 @@ def test_media_in_a_buffer_become_their_alt_text() -> None:
     assert show(UserInput(["a", PIXEL]), "{{ v ~ '' }}") == "a[image: pixel.png]"
 
 
-def test_text_cannot_pose_as_media() -> None:
+def test_text_cannot_forge_media() -> None:
     program = compile_program("{{ v }}|{{ v|upper|lower }}|{% set b %}{{ v }}{% endset %}{{ b }}|{{ [v] }}")
     pieces = program.trace({"v": MARKER}).pieces()
     assert [piece.text for piece in pieces if piece.site is not None] == [DEFUSED, DEFUSED, DEFUSED, f'["{DEFUSED}"]']
@@ -326,7 +326,7 @@ def test_markers_of_rendered_text_survive() -> None:
     assert texts("{% set b %}{{ v[:2] }}{{ wrapped_str }}{{ '<' }}|media:x{% endset %}{{ b }}").count("<|media:") == 0
 
 
-def test_a_marker_is_not_formed_by_two_neighbours() -> None:
+def test_two_adjacent_texts_do_not_form_a_marker() -> None:
     values = {"a": MARKER[:5], "b": MARKER[5:]}
     text = compile_program("{% set x %}{{ a }}{{ b }}{% endset %}{{ x }}").trace(values).text
     assert text == DEFUSED
@@ -372,20 +372,20 @@ def test_a_marker_is_not_formed_by_two_neighbours() -> None:
         ("{% set v.a = 1 %}", "'v' is undefined"),
     ],
 )
-def test_what_is_undefined_is_named_with_what_there_is(source: str, words: str) -> None:
+def test_the_error_of_an_undefined_name_lists_the_valid_names(source: str, words: str) -> None:
     with pytest.raises(TemplateError) as caught:
         compile_program(source).trace({"vv": Document("t"), "other": {"a": 1, "b": 2}})
     assert caught.value.line == 1
     assert caught.value.variable
 
 
-def test_undefined_can_be_asked_about_and_replaced() -> None:
+def test_undefined_values_can_be_tested_and_replaced() -> None:
     source = "{{ v is defined }} {{ v is undefined }} {{ v|default('d') }} {{ w.x is defined }} {{ w.x|default('e') }}"
     assert compile_program(source).trace({"w": {}}).text == "False True d False e"
     assert show(0, "{{ 'x' if v }}|{{ ('x' if v) is defined }}|{% for i in ('x' if v) %}{% endfor %}") == "|False|"
 
 
-def test_the_answer_does_not_depend_on_the_hash_seed() -> None:
+def test_the_text_does_not_depend_on_the_hash_seed() -> None:
     code = (
         "from agentkit_prompts.templates.sandbox.program import compile_program\n"
         'p = compile_program(\'{{ s|sort|join }} {{ d }} {{ [d, "b", "a"]|length }} {{ s|length }} {{ u|unique|join }}'
@@ -413,26 +413,26 @@ def test_the_answer_does_not_depend_on_the_hash_seed() -> None:
 @pytest.mark.parametrize(
     "source", ["{{ '%d' % v }}", "{{ v|round(0, 'ceil') }}", "{{ v|round(0, 'floor') }}", "{{ '%x'|format(v) }}"]
 )
-def test_a_decimal_with_a_giant_exponent_is_not_written_out(source: str) -> None:
+def test_a_decimal_with_a_giant_exponent_is_not_expanded(source: str) -> None:
     assert "too large" in str(error_of(Decimal("1E+999999"), source))
     assert show(Decimal("1E+999999"), "{{ v }} {{ v|int(7) }} {{ v|float }}") == "1E+999999 7 inf"
 
 
 @pytest.mark.untraced
-def test_an_iterator_without_end_stops_at_a_limit() -> None:
+def test_an_endless_iterator_stops_at_a_limit() -> None:
     def endless() -> Iterator[int]:
         number = 0
         while True:
             number += 1
             yield number
 
-    patient = Limits(seconds=3_600)  # so that rounds decide, however slow the machine
+    patient = Limits(seconds=3_600)  # The number of rounds decides, on slow machines too.
     for template in ("{% for x in v %}{{ x }}{% endfor %}", "{{ v|join }}"):
         with pytest.raises(TemplateError):
             compile_program(template, limits=patient).trace({"v": endless()})
 
 
-def test_long_but_honest_contexts_pass() -> None:
+def test_long_valid_contexts_render() -> None:
     context = PromptContext(
         user_input="q",
         conversation=[Message("user", f"message {number}") for number in range(1_000)],
@@ -464,7 +464,7 @@ def test_long_but_honest_contexts_pass() -> None:
         "{{ {'all': conversation} }}",
     ],
 )
-def test_what_belongs_to_a_provider_is_in_no_text_of_a_message_unless_it_is_named(shown: str) -> None:
+def test_opaque_data_of_a_message_is_printed_only_by_name(shown: str) -> None:
     thought = Thinking("so", "anthropic", signature="SIGNED", opaque={"anthropic": {"type": "SECRET"}})
     call = ToolCall("1", "search", "{}", opaque={"google": {"thought_signature": "SECRET"}})
     answer = Message("assistant", "yes", tool_calls=[call], thinking=[thought], opaque={"openai": {"id": "SECRET"}})

@@ -1,4 +1,4 @@
-"""Templates from anywhere end: soon, with text or a typed error, and in a thread with a small stack too."""
+"""Hostile templates end quickly with text or a typed error, also in a thread with a small stack."""
 
 # ruff: noqa: E501 (templates are easier to read on one line)
 
@@ -30,13 +30,13 @@ MAX_SECONDS = 2.5
 SMALL_STACK = 512 * 1024
 VALUES = hostile_values()
 UNTRUSTED = "\u2603untrusted"
-"""Text that only values have, and no template."""
+"""Text that only values contain."""
 VALUES["text"] = f"{UNTRUSTED} {VALUES['text']}"
 READ_FROM_OUTSIDE = {*VALUES}
 
 
 def as_prompt(source: str) -> None:
-    """Run a template, and check what each rendering and each error promises."""
+    """Run a template, and check the properties of its rendering or of its error."""
     file = "hostile.prompt.j2"
     try:
         program = compile_program(source, file=file)
@@ -50,12 +50,12 @@ def as_prompt(source: str) -> None:
 
 
 def check_pieces(source: str, program: Program, trace: Trace) -> None:
-    """Check that the pieces tile the text, and that each text that is not of the template has an origin."""
+    """Check that the pieces tile the text, and that each text from a value has an origin."""
     pieces = list(trace.pieces())
     assert "".join(piece.text for piece in pieces) == trace.text
     assert len(trace.text) <= program.limits.output_chars
     for piece in pieces:
-        # Text of the template is in its source as it is: these templates have no escapes outside of expressions.
+        # The source contains all text of the template: these templates have no escapes outside of expressions.
         assert piece.site in program.sites if piece.site is not None else piece.text in source
         if UNTRUSTED in piece.text:
             assert piece.site is not None
@@ -69,7 +69,7 @@ def as_chat_template(source: str) -> None:
 
 
 def slow_ones(sources: list[str], run: Callable[[str], None]) -> list[tuple[float, str]]:
-    """Run templates in a thread with a small stack; return those that took long; raise all that is not typed."""
+    """Run templates in a thread with a small stack; return the slow templates; raise untyped errors."""
     slow: list[tuple[float, str]] = []
     failed: list[BaseException] = []
 
@@ -149,7 +149,7 @@ def test_any_hostile_template_ends(seeds: list[int]) -> None:
         "{% for i in [1, 2] %}{{ loop.changed(deep_tuple) }}{% endfor %}",
     ],
 )
-def test_values_from_outside_that_nest_deeply_are_refused(run: Callable[[str], None], use: str) -> None:
+def test_deeply_nested_external_values_are_refused(run: Callable[[str], None], use: str) -> None:
     refused: list[str] = []
 
     def fails(source: str) -> None:
@@ -183,7 +183,7 @@ def test_values_from_outside_that_nest_deeply_are_refused(run: Callable[[str], N
         "{{ mapping|replace('1', mapping) }}",
     ],
 )
-def test_what_is_slow_at_worst_is_refused_before_it_runs(run: Callable[[str], None], source: str) -> None:
+def test_operations_with_a_slow_worst_case_are_refused_before_they_run(run: Callable[[str], None], source: str) -> None:
     refused: list[str] = []
 
     def fails(source: str) -> None:
@@ -206,11 +206,11 @@ def test_what_is_slow_at_worst_is_refused_before_it_runs(run: Callable[[str], No
         "{{ 'abc'.rpartition('b') }}{{ 'abc'.startswith(('b', 'a')) }}{{ 'ff'|int(0, 16) }}{{ '1.5'|float }}",
     ],
 )
-def test_what_templates_do_with_long_texts_every_day_passes(run: Callable[[str], None], source: str) -> None:
+def test_common_operations_on_long_texts_are_accepted(run: Callable[[str], None], source: str) -> None:
     assert slow_ones([source], run) == []
     run(source)
 
 
-def test_filters_on_filters_run_at_once_and_mean_the_same() -> None:
+def test_chained_filters_run_in_one_step_with_the_same_result() -> None:
     source = "{% set ns = namespace(g=[1]) %}{% for i in range(3000) %}{% set ns.g = ns.g|map('string') %}{% endfor %}{{ ns.g|list }}"
     assert JinjaChatTemplate(source, lossy=True).render([{"role": "user", "content": "Hi"}]) == "['1']"

@@ -1,4 +1,4 @@
-"""Isolated templates render as others do, in a process that is killed when it takes too much."""
+"""Isolated templates: the same text from a process that is killed at a limit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CONTEXT = PromptContext(
 )
 
 
-def test_an_isolated_template_gives_what_it_gives_without_isolation() -> None:
+def test_an_isolated_template_renders_as_without_isolation() -> None:
     here, away = (TextPrompt(template=Template(SOURCE, isolated=isolated)) for isolated in (False, True))
     one, two = here.render(CONTEXT), away.render(CONTEXT)
     assert two.text == one.text
@@ -42,7 +42,7 @@ def test_an_isolated_template_gives_what_it_gives_without_isolation() -> None:
     assert away.template.kwargs_schema == here.template.kwargs_schema
 
 
-def test_a_text_that_breaks_make_longer_than_the_limit_passes_with_and_without_isolation() -> None:
+def test_line_breaks_that_exceed_the_limit_are_accepted_with_and_without_isolation() -> None:
     markers = "<|media:" * 500_000
     here, away = (Template("{{ x }}", isolated=isolated).render({"x": markers}) for isolated in (False, True))
     assert away == here == "<\u200b|media:" * 500_000
@@ -57,7 +57,7 @@ def test_locales_share_one_process() -> None:
     ]
 
 
-def test_mistakes_say_where_they_are() -> None:
+def test_errors_have_their_places() -> None:
     with pytest.raises(TemplateError) as found:
         Template("\n{{ 1 + }}", isolated=True, file="x.j2", first_line=7)
     assert (found.value.file, found.value.line) == ("x.j2", 8)
@@ -66,7 +66,7 @@ def test_mistakes_say_where_they_are() -> None:
     assert (failed.value.line, failed.value.variable) == (2, "nobody")
 
 
-def test_a_template_that_does_too_much_is_an_error_and_the_next_rendering_works() -> None:
+def test_exceeding_a_limit_is_an_error_and_the_next_rendering_works() -> None:
     template = Template(
         "{% if go %}{% for i in range(10**6) %}{% for j in range(10**6) %}{% endfor %}{% endfor %}{% endif %}ok",
         isolated=True,
@@ -76,7 +76,7 @@ def test_a_template_that_does_too_much_is_an_error_and_the_next_rendering_works(
     assert template.render({"go": False}) == "ok"
 
 
-def test_media_and_other_prompts_are_refused_with_what_to_do() -> None:
+def test_media_and_other_prompts_are_refused_with_a_remedy() -> None:
     picture = PromptContext(user_input=[Image(b"\x89PNG\r\n\x1a\n")])
     with pytest.raises(TemplateError):
         TextPrompt(template=Template("{{ user_input }}", isolated=True)).render(picture)
@@ -85,7 +85,7 @@ def test_media_and_other_prompts_are_refused_with_what_to_do() -> None:
         wrapped.render(PromptContext(user_input="q"))
 
 
-def test_the_process_sees_no_keys_and_is_made_anew_for_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_process_has_no_keys_and_a_copy_of_a_template_renders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_API_KEY", "sk-1")
     before = children()
     template = Template("{{ name }}", isolated=True)
@@ -95,7 +95,7 @@ def test_the_process_sees_no_keys_and_is_made_anew_for_a_copy(monkeypatch: pytes
     assert [one.render({"name": "A"}) for one in copies] == ["A", "A"]
 
 
-def test_what_is_no_answer_of_the_process_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_answer_of_the_process_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "lying_worker.py").write_text(
         "import pathlib, sys\n"
@@ -125,7 +125,7 @@ def test_what_is_no_answer_of_the_process_is_an_error(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no alarm")
-def test_a_process_ends_on_its_own_where_nobody_ends_it() -> None:
+def test_a_process_ends_itself_after_its_time_limit() -> None:
     code = (
         "import time\nfrom agentkit_prompts.templates import request_loop\n"
         "request_loop._MAX_SECONDS = {}\nrequest_loop.serve(lambda asked: time.sleep(asked), str)"
@@ -136,7 +136,7 @@ def test_a_process_ends_on_its_own_where_nobody_ends_it() -> None:
 
 
 @pytest.mark.parametrize("act", ["open('/etc/hostname')", "socket.socket()", "os.pipe()", "os.listdir('/')"])
-def test_what_gets_out_of_a_template_can_open_nothing(act: str) -> None:
+def test_code_that_escapes_from_a_template_can_open_no_file(act: str) -> None:
     code = f"import os, socket\nfrom agentkit_prompts.templates.request_loop import serve\nserve(lambda _: {act}, str)"
     done = subprocess.run([sys.executable, "-c", code], input="0\n", capture_output=True, text=True)
     assert "Too many open files" in done.stderr
@@ -144,16 +144,16 @@ def test_what_gets_out_of_a_template_can_open_nothing(act: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
-def test_a_process_that_is_forked_while_a_thread_renders_has_one_of_its_own() -> None:
+def test_a_process_forked_during_a_rendering_starts_its_own_template_process() -> None:
     template = Template("{% for i in range(n) %}{% endfor %}{{ n }}", isolated=True)
     is_over = Event()
 
-    def go_on() -> None:
+    def render_until_end() -> None:
         while not is_over.is_set():
             assert template.render({"n": 20_000}) == "20000"
 
     with ThreadPoolExecutor(1) as threads:
-        busy = threads.submit(go_on)
+        busy = threads.submit(render_until_end)
         ends = []
         for _ in range(3):
             forked = os.fork()
@@ -181,6 +181,6 @@ def test_a_process_that_cannot_be_started_is_an_error() -> None:
 
 
 def children() -> set[str]:
-    """Return the processes that this one started, where the system lists them."""
+    """Return the child processes, if the system lists them."""
     listed = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
     return set(listed.read_text().split()) if listed.exists() else set()

@@ -1,4 +1,4 @@
-"""Each name of Jinja and Python that templates can reach is classified; a name that is not is refused."""
+"""Classification of the names of Jinja and Python that templates can reach; unclassified names are refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TYPES = (str, bytes, dict, list, tuple, range, int, float, bool, set, frozenset,
 
 
 def names_of(kind: Kind) -> Counter[str]:
-    """Return how many rows a name of Jinja is in; a row that only removes it from prompt templates does not count."""
+    """Return the number of rows of each name of Jinja, without rows that only remove it from prompt templates."""
     rows = [row for row in OPERATIONS if row.kind == kind and (row.rule != NOT_AVAILABLE or row.use == "all")]
     return Counter(name for row in rows for name in row.names.split())
 
@@ -48,8 +48,8 @@ def test_each_method_of_data_is_in_a_row() -> None:
     assert [f"{kind.__name__}.{name}" for kind, name in methods() if method_row(kind, name) is None] == []
 
 
-def test_each_row_names_what_exists() -> None:
-    """A name that Python removes must leave the table too."""
+def test_each_row_has_existing_names() -> None:
+    """A name that Python removes must be removed from the table."""
     newer = {"is_integer"}  # of int, from Python 3.12
     wrong = []
     for row in OPERATIONS:
@@ -60,16 +60,16 @@ def test_each_row_names_what_exists() -> None:
     assert wrong == []
 
 
-def test_a_filter_or_test_that_is_in_no_row_is_not_offered() -> None:
+def test_a_filter_or_test_without_a_row_is_unavailable() -> None:
     assert list(checked_filters({"upper": str.upper, "backwards": str.lower}, None, is_prompt=True)) == ["upper"]
     assert list(checked_tests({"odd": str.isalpha, "backwards": str.islower}, is_prompt=True)) == ["odd"]
 
 
-def test_what_is_removed_from_prompt_templates_is_in_chat_templates() -> None:
+def test_chat_templates_have_the_filters_that_prompt_templates_lack() -> None:
     assert rows_of("filter", is_prompt=False).keys() - rows_of("filter", is_prompt=True).keys() == {"pprint"}
 
 
-def test_a_method_that_is_in_no_row_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_method_without_a_row_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     source = "{{ 'a'.upper() }}"
     messages = [{"role": "user", "content": "Hi"}]
     assert Template(source).render({}) == JinjaChatTemplate(source, lossy=True).render(messages) == "A"

@@ -1,4 +1,4 @@
-"""Restrictions against Jinja: the table of the documentation, what it removes, and the parts of Jinja it depends on."""
+"""Restrictions of Jinja: the table of the documentation, removed names, and required parts of Jinja."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_documentation_shows_each_restriction_with_its_reason() -> None:
 
 
 def removed() -> Iterator[tuple[str, str]]:
-    """Yield expressions that use what the table removes, and for which templates."""
+    """Yield expressions that use removed names, and the kind of templates."""
     for row in OPERATIONS:
         if row.rule != NOT_AVAILABLE:
             continue
@@ -55,7 +55,7 @@ VALUES = (["a"], {"a": 1}, {1, 2}, "text", 1)
 
 
 @for_cases(("source", "use"), removed())
-def test_what_the_table_removes_is_an_error(source: str, use: str) -> None:
+def test_a_removed_name_is_an_error(source: str, use: str) -> None:
     for value in VALUES:
         with pytest.raises(TemplateError):
             Template(source).run({"value": value})
@@ -64,7 +64,7 @@ def test_what_the_table_removes_is_an_error(source: str, use: str) -> None:
                 JinjaChatTemplate(source, lossy=True).render([{"role": "user", "content": "Hi"}], value=value)
 
 
-def test_the_parts_of_jinja_that_are_not_public_are_there() -> None:
+def test_the_required_private_parts_of_jinja_exist() -> None:
     generator = (
         *("_output_child_post", "_output_child_pre", "_output_child_to_const", "blockvisit", "end_write", "indent"),
         *("newline", "outdent", "signature", "start_write", "temporary_identifier", "visit_Add", "visit_Assign"),
@@ -83,7 +83,7 @@ def test_the_parts_of_jinja_that_are_not_public_are_there() -> None:
     assert missing is not None
 
 
-def test_an_inner_loop_counts_for_itself_and_an_outer_one_is_kept() -> None:
+def test_an_inner_loop_has_its_own_counter_and_the_outer_loop_keeps_its_counter() -> None:
     source = (
         "{% for a in [1, 2] %}{% for b in 'xy' %}{{ loop.index }}{{ loop.last }}{% endfor %}"
         "{{ loop.index }}/{{ loop.length }}{% if loop.last %}.{% endif %}{% endfor %}"

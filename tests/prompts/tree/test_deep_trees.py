@@ -1,4 +1,4 @@
-"""A tree of prompts of any depth and any number of prompts is used or refused with its limit, and never runs on."""
+"""Trees of prompts of any depth and size: rendered, or refused with the limit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agentkit.prompts import BasePrompt, Layers, PromptContext, PromptError, Tex
 
 
 class Around(BasePrompt):
-    """A class of the user's own that holds another prompt."""
+    """Custom class that contains another prompt."""
 
     inner: Any
 
@@ -36,7 +36,7 @@ def test_the_deepest_tree_that_is_allowed_is_sent() -> None:
     assert "x" in str(compose(Layers(prompt), ctx).messages)
 
 
-def test_a_deeper_tree_is_refused_when_it_is_made() -> None:
+def test_a_deeper_tree_is_refused_at_construction() -> None:
     for levels in (100, 200, 1_000):
         with pytest.raises(PromptError) as caught:
             wrapped(levels)
@@ -53,7 +53,7 @@ def test_a_deeper_tree_of_custom_classes_is_refused_by_layers() -> None:
         assert (caught.value.name, caught.value.value) == ("depth", 100), levels
 
 
-def test_prompts_that_stand_at_too_many_places_are_refused() -> None:
+def test_prompts_at_too_many_places_are_refused() -> None:
     with pytest.raises(PromptError) as caught:
         wrapped(40, times=2)
     assert (caught.value.name, caught.value.value) == ("prompts", 100_000)

@@ -1,4 +1,4 @@
-"""A plain str where a prompt is expected is sent as it is; templates are declared."""
+"""Plain str as a prompt: literal text, without templates."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def system_of(model: ScriptedModel) -> str:
     return str(model.requests[0].to_openai()["messages"][0]["content"])
 
 
-def test_an_agent_and_a_chain_send_the_text_they_are_given() -> None:
+def test_an_agent_and_a_chain_send_literal_text() -> None:
     model = ScriptedModel(["yes"])
     Agent(model, BRACES).run_sync("hi")
     assert system_of(model) == BRACES
@@ -42,7 +42,7 @@ def test_an_agent_and_a_chain_send_the_text_they_are_given() -> None:
 
 @law
 @given(some.hostile_texts(), st.sampled_from(["system", "before_input", "input", "after_input"]))
-def test_text_in_any_place_and_in_a_wrapper_is_sent_as_it_is(text: str, place: str) -> None:
+def test_text_in_any_layer_and_in_a_wrapper_is_literal(text: str, place: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LiteralTextWarning)
         if "<|media:" in text:
@@ -59,14 +59,14 @@ def test_text_in_any_place_and_in_a_wrapper_is_sent_as_it_is(text: str, place: s
 @pytest.mark.parametrize(
     "text", ["Hello {{ user_input }}", "{{name}}", "{{- name -}}", "{% if x %}", "{%+ if x %}", "a\n{%- for x in y -%}"]
 )
-def test_text_that_reads_like_a_template_warns(text: str) -> None:
+def test_text_that_looks_like_a_template_is_a_warning(text: str) -> None:
     with pytest.warns(LiteralTextWarning) as caught:
         layers = Layers(text)
     assert [warning.filename for warning in caught] == [__file__], "the line of whoever made the layers"
     assert compose(layers, PromptContext(user_input="x")).system.text == text
     with pytest.warns(LiteralTextWarning):
         WrapPrompt(wrapped_prompts=[text])
-    for _ in range(2):  # also the second time in one process
+    for _ in range(2):  # also the second time in a process
         with pytest.warns(LiteralTextWarning) as caught:
             agent = Agent(ScriptedModel([]), text)
         assert caught[0].filename == __file__
@@ -74,7 +74,7 @@ def test_text_that_reads_like_a_template_warns(text: str) -> None:
             agent.with_changes(instructions=text)
 
 
-def test_a_field_of_another_framework_in_a_template_without_variables_warns() -> None:
+def test_a_field_of_another_framework_in_a_template_is_a_warning() -> None:
     with pytest.warns(LiteralTextWarning) as caught:
         AdditionalInfoPrompt("You sell {goods}.")
     assert [warning.filename for warning in caught] == [__file__]
@@ -83,14 +83,14 @@ def test_a_field_of_another_framework_in_a_template_without_variables_warns() ->
         AdditionalInfoPrompt("Write {goods} for {{ goods }}.")
 
 
-def test_other_braces_do_not_warn() -> None:
+def test_other_braces_are_no_warning() -> None:
     for text in (BRACES, '{"a": {"b": {}}}', "{}", "100 % {x}", "{{}}", "f(x) { return {y}; }", "{# x #}"):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert compose(Layers(text), PromptContext(user_input="")).system.text == text
 
 
-def test_what_is_declared_a_template_is_one() -> None:
+def test_a_declared_template_is_rendered() -> None:
     ctx = PromptContext(user_input="hi")
     layers = Layers([TextPrompt("{{ user_input }}!"), Template("{user_input}?", engine="fstring")], conversation=False)
     assert compose(layers, ctx).system.text == "hi!\n\nhi?"
@@ -100,7 +100,7 @@ def test_what_is_declared_a_template_is_one() -> None:
     assert literal.additional_kwargs_schema is None
 
 
-def test_a_value_that_is_no_text_prompt_or_list_is_refused() -> None:
+def test_a_value_that_is_not_a_text_a_prompt_or_a_list_is_refused() -> None:
     values: list[Any] = [5, None, b"text", {"a": "text"}, {"text"}]
     for value in values:
         with pytest.raises(PromptError) as caught:

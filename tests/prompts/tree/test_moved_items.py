@@ -54,7 +54,7 @@ CTX = PromptContext(
 Values: TypeAlias = Callable[[PromptContext], Mapping[str, Any]]
 
 
-def own(base: type[BasePrompt], change: Values, **options: Any) -> BasePrompt:
+def with_values(base: type[BasePrompt], change: Values, **options: Any) -> BasePrompt:
     """Return a prompt of a subclass of `base` with changed values."""
 
     class Own(base):  # type: ignore[misc,valid-type]
@@ -89,35 +89,41 @@ def _reversed(items: Sequence[Document]) -> Sequence[Document]:
 
 
 CASES: list[tuple[str, BasePrompt, list[tuple[str, str, str]]]] = [
-    ("sort", own(MemoPrompt, documents(lambda items: sorted(items, key=lambda item: item.text))), [B, A, C]),
-    ("reverse", own(MemoPrompt, documents(_reversed)), [C, B, A]),
-    ("view", own(MemoPrompt, lambda ctx: {"documents": ctx.view["documents"][::-1]}), [C, B, A]),
-    ("filter", own(MemoPrompt, documents(lambda items: [item for item in items if item.trust == "trusted"])), [B, C]),
-    ("repeat", own(MemoPrompt, documents(lambda items: (items[2], items[0], items[2]))), [C, A, C]),
-    ("the same", own(MemoPrompt, documents(lambda items: items)), [A, B, C]),
+    ("sort", with_values(MemoPrompt, documents(lambda items: sorted(items, key=lambda item: item.text))), [B, A, C]),
+    ("reverse", with_values(MemoPrompt, documents(_reversed)), [C, B, A]),
+    ("view", with_values(MemoPrompt, lambda ctx: {"documents": ctx.view["documents"][::-1]}), [C, B, A]),
+    (
+        "filter",
+        with_values(MemoPrompt, documents(lambda items: [item for item in items if item.trust == "trusted"])),
+        [B, C],
+    ),
+    ("repeat", with_values(MemoPrompt, documents(lambda items: (items[2], items[0], items[2]))), [C, A, C]),
+    ("the same", with_values(MemoPrompt, documents(lambda items: items)), [A, B, C]),
     (
         "an item of the class",
-        own(MemoPrompt, documents(lambda items: [Document("oldest", source="c.md"), items[1]])),
+        with_values(MemoPrompt, documents(lambda items: [Document("oldest", source="c.md"), items[1]])),
         [("oldest", "", "untrusted"), B],
     ),
     (
         "a trusted item of the class",
-        own(MemoPrompt, documents(lambda items: [Document("one", trust="trusted"), items[0]])),
+        with_values(MemoPrompt, documents(lambda items: [Document("one", trust="trusted"), items[0]])),
         [("one", "", "trusted"), A],
     ),
     (
         "facts",
-        own(KnowledgePrompt, lambda ctx: {"knowledge": ctx.knowledge[::-1]}),
+        with_values(KnowledgePrompt, lambda ctx: {"knowledge": ctx.knowledge[::-1]}),
         [("two", "knowledge[1].text", "untrusted"), ("one", "knowledge[0].text", "untrusted")],
     ),
     (
         "recalled",
-        own(RecalledPrompt, lambda ctx: {"recalled": sorted(ctx.recalled, key=lambda item: item.id, reverse=True)}),
+        with_values(
+            RecalledPrompt, lambda ctx: {"recalled": sorted(ctx.recalled, key=lambda item: item.id, reverse=True)}
+        ),
         [("last", "recalled[1].text", "untrusted"), ("first", "recalled[0].text", "untrusted")],
     ),
     (
         "facts and documents",
-        own(
+        with_values(
             TextPrompt,
             lambda ctx: {"documents": ctx.documents[1:], "knowledge": ctx.knowledge[1:]},
             template="{% for x in documents %}{{ x.text }};{% endfor %}{{ knowledge[0].text }}",
@@ -126,34 +132,34 @@ CASES: list[tuple[str, BasePrompt, list[tuple[str, str, str]]]] = [
     ),
     (
         "a custom template",
-        own(MemoPrompt, documents(_reversed), template="{{ documents[1].text }} {{ documents[2].text }}"),
+        with_values(MemoPrompt, documents(_reversed), template="{{ documents[1].text }} {{ documents[2].text }}"),
         [B, A],
     ),
     (
         "a list with a new name",
-        own(
+        with_values(
             TextPrompt, lambda ctx: {"best": ctx.documents[1:]}, template="{% for x in best %}{{ x.text }}/{% endfor %}"
         ),
         [B, C],
     ),
     (
         "an item with a new name",
-        own(TextPrompt, lambda c: {"best": c.documents[2]}, template="{{ best.text }}"),
+        with_values(TextPrompt, lambda c: {"best": c.documents[2]}, template="{{ best.text }}"),
         [C],
     ),
     (
         "additional info",
-        own(AdditionalInfoPrompt, documents(lambda items: items[:0:-1]), template="{{ documents[0].text }}"),
+        with_values(AdditionalInfoPrompt, documents(lambda items: items[:0:-1]), template="{{ documents[0].text }}"),
         [C],
     ),
     (
         "inside of a wrapper",
-        WrapPrompt([own(MemoPrompt, documents(_reversed))], "<{{ wrapped_str }}>"),
+        WrapPrompt([with_values(MemoPrompt, documents(_reversed))], "<{{ wrapped_str }}>"),
         [C, B, A],
     ),
     (
         "a wrapper",
-        own(
+        with_values(
             WrapPrompt,
             documents(_reversed),
             wrapped_prompts=["x"],
@@ -227,7 +233,7 @@ RENDERED: list[tuple[str, BasePrompt, list[tuple[str, str, str]]]] = [
     ),
     (
         "values in a changed context",
-        rendering(WrapPrompt, documents(lambda items: items[1:]), wrapped_prompts=[own(MemoPrompt, REVERSED)]),
+        rendering(WrapPrompt, documents(lambda items: items[1:]), wrapped_prompts=[with_values(MemoPrompt, REVERSED)]),
         [C, B],
     ),
     ("inside of a wrapper", WrapPrompt([rendering(MemoPrompt, REVERSED), MemoPrompt()]), [C, B, A, A, B, C]),
@@ -253,31 +259,31 @@ def test_an_item_keeps_its_trust_and_its_origin_at_any_position() -> None:
 
 
 def test_citations_and_explanations_follow_the_items() -> None:
-    composition = composed(own(MemoPrompt, documents(lambda items: [items[2], items[1]])))
+    composition = composed(with_values(MemoPrompt, documents(lambda items: [items[2], items[1]])))
     cited = [citation.document.text for citation in citations("[c.md#0] [b.md#0]", composition)]
     assert cited == ["oldest", "middle"]
     assert unknown_labels("[c.md#0] [a.md#0]", composition) == ("a.md#0",)
     assert composition.why("documents[0]").spans == ()
     assert {span.trust for span in composition.why("documents[2]").spans} == {"trusted"}
     assert "c.md" in composition.why("documents[2]").reason
-    composition = composed(own(MemoPrompt, documents(_reversed)))
+    composition = composed(with_values(MemoPrompt, documents(_reversed)))
     assert [source.origin for source in untrusted_sources(composition) if source.kind == "document"] == ["a.md#0"]
 
 
-def test_equal_documents_are_told_apart_by_identity() -> None:
+def test_equal_documents_are_distinguished_by_identity() -> None:
     ctx = CTX.evolve(documents=[Document("same", source="a.md"), Document("same", source="a.md")])
     changes: list[Values] = [
         lambda c: {"documents": c.documents[::-1]},
         lambda c: {"documents": c.view["documents"][::-1]},
     ]
     for change in changes:
-        for prompt in (own(MemoPrompt, change), rendering(MemoPrompt, change)):
+        for prompt in (with_values(MemoPrompt, change), rendering(MemoPrompt, change)):
             shown = [span.pointer for span in composed(prompt, ctx).spans if span.text == "same"]
             assert shown == ["documents[1].text", "documents[0].text"]
 
 
 def test_a_computed_text_names_only_the_items_that_it_can_show() -> None:
-    prompt = own(
+    prompt = with_values(
         MemoPrompt, documents(lambda items: items[:0:-1]), template="{{ documents | map(attribute='text') | join }}"
     )
     composition = composed(prompt)
@@ -288,7 +294,7 @@ def test_a_computed_text_names_only_the_items_that_it_can_show() -> None:
 
 @pytest.mark.parametrize("render", [False, True])
 def test_a_cut_keeps_the_origins_of_the_first_items(render: bool) -> None:
-    prompt = own(MemoPrompt, documents(lambda items: sorted(items, key=lambda item: item.text, reverse=True)))
+    prompt = with_values(MemoPrompt, documents(lambda items: sorted(items, key=lambda item: item.text, reverse=True)))
     if render:
 
         class Rendering(type(prompt)):  # type: ignore[misc]
@@ -308,14 +314,14 @@ def test_a_cut_keeps_the_origins_of_the_first_items(render: bool) -> None:
 def test_a_cut_text_keeps_the_origins_of_the_items() -> None:
     cases: tuple[tuple[Cut, int, Any], ...] = (("head", 0, C), ("tail", -1, A))
     for cut, position, shown in cases:
-        prompt = own(MemoPrompt, documents(_reversed), size=Size(cut=cut))
+        prompt = with_values(MemoPrompt, documents(_reversed), size=Size(cut=cut))
         composition = composed(prompt, tokens=composed(prompt).tokens - 4)
         assert origins(composition)[position] == shown
 
 
 def test_examples_that_a_class_sorts_or_repeats_have_their_position_in_the_context() -> None:
-    for own_examples in ((), (("own", "text"),)):
-        prompt = own(
+    for own_examples in ((), (("with_values", "text"),)):
+        prompt = with_values(
             ExamplesPrompt, lambda ctx: {"examples": [*ctx.examples[::-1], ctx.examples[1]]}, examples=own_examples
         )
         composition = composed(prompt)
@@ -323,7 +329,7 @@ def test_examples_that_a_class_sorts_or_repeats_have_their_position_in_the_conte
         assert shown == [f"examples[{number}].input" for number in (2, 1, 0, 1)]
         assert [span.text for span in composition.why("examples[2]").spans] == ["q3", "a3"]
     for prompt in (
-        own(ExamplesPrompt, lambda ctx: {"examples": [Example("q9", "a9")]}),
+        with_values(ExamplesPrompt, lambda ctx: {"examples": [Example("q9", "a9")]}),
         ExamplesPrompt([("q9", "a9")]),
     ):
         assert composed(prompt).why("examples[0]").spans == ()
@@ -334,7 +340,7 @@ def test_examples_that_a_class_sorts_or_repeats_have_their_position_in_the_conte
 
 
 def test_messages_that_a_class_reverses_have_their_position_in_the_context() -> None:
-    prompt = own(
+    prompt = with_values(
         TextPrompt,
         lambda ctx: {"conversation": [*ctx.conversation][::-1]},
         template="{% for message in conversation %}{{ message.text }}\n{% endfor %}",

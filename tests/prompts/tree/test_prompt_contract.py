@@ -1,4 +1,4 @@
-"""The contract of the prompt classes: two ways to format, one render, wrapping, templates, places in a turn."""
+"""Contract of the prompt classes: two formats, one render, wrapping, templates, places in a turn."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ SHOWN: list[tuple[BasePrompt, str]] = [
 
 
 @pytest.mark.parametrize(("prompt", "text"), SHOWN, ids=lambda value: getattr(value, "label", ""))
-def test_what_each_prompt_shows(prompt: BasePrompt, text: str) -> None:
+def test_each_prompt_renders_its_text_and_media(prompt: BasePrompt, text: str) -> None:
     assert prompt.format_2_str(CTX) == text
     marked, table = prompt.format_2_multimodal(CTX)
     assert prompt.render(CTX).text == marked
@@ -105,7 +105,7 @@ def test_multimodal_text_comes_with_its_payloads(tmp_path: Path) -> None:
     assert table == {"image": {Image(path).id: path, Image(b"raw").id: b"raw"}, "file": {url.id: url.source}}
 
 
-def test_wrapping_keeps_media_where_the_document_lost_them() -> None:
+def test_a_wrapper_keeps_media() -> None:
     prompt: BasePrompt = UserInputPrompt()
     for _ in range(4):
         prompt = WrapPrompt([prompt, TextPrompt("x")], "<{{ wrapped_str }}>")
@@ -120,7 +120,7 @@ def test_wrapped_text_is_data_and_is_never_compiled() -> None:
     assert wrap.format_2_str(ctx) == "{{ 1 + 1 }}{% for x in y %}{# c #} 34"
 
 
-def test_the_template_of_a_wrapper_sees_the_context_too() -> None:
+def test_the_template_of_a_wrapper_reads_the_context() -> None:
     wrap = WrapPrompt([TextPrompt("a")], "{{ knowledge | length }}: {{ wrapped_str }}")
     assert wrap.format_2_str(CTX) == "2: a"
 
@@ -131,7 +131,7 @@ def test_only_a_wrapper_has_wrapped_str() -> None:
     assert (caught.value.variable, caught.value.line) == ("wrapped_str", 1)
 
 
-def test_values_arrive_intact_never_dumped() -> None:
+def test_templates_get_objects_without_a_dump() -> None:
     class Point:
         x = 3
 
@@ -143,7 +143,7 @@ def test_values_arrive_intact_never_dumped() -> None:
     ("text", "line"),
     [("a\n{{ user_input", 2), ("{% for x in documents %}", 1), ("\n\n{{ 1 + }}", 3), ("{% nope %}", 1)],
 )
-def test_a_syntax_error_is_found_when_the_template_is_made(text: str, line: int) -> None:
+def test_a_syntax_error_is_raised_at_construction(text: str, line: int) -> None:
     with pytest.raises(TemplateError) as caught:
         TextPrompt(Template(text, file="greet.j2"))
     assert caught.value.file == "greet.j2"
@@ -161,7 +161,7 @@ def test_an_error_while_rendering_names_prompt_file_line_and_variable() -> None:
     assert (caught.value.file, caught.value.line) == ("inner.j2", 2)
 
 
-def test_a_missing_kwarg_names_itself_and_its_prompt() -> None:
+def test_the_error_of_a_missing_kwarg_names_the_kwarg_and_the_prompt() -> None:
     ctx = PromptContext(user_input="x")
     for prompt in (AdditionalInfoPrompt("{{ root }}"), TextPrompt("{{ additional_kwargs.root }}")):
         with pytest.raises(KwargsError) as caught:
@@ -204,7 +204,7 @@ def test_a_template_needs_text(text: Any) -> None:
     assert type(caught.value) is PromptError
 
 
-def test_a_template_renders_on_its_own() -> None:
+def test_a_template_renders_without_a_prompt() -> None:
     template = Template("{{ a }} {{ b }}", params_schema={"properties": {"b": {"default": 2}}, "required": ["a"]})
     assert template.render({"a": CAT}) == "[image: cat.png] 2"
     assert template.multimodal_render({"a": CAT, "b": 1}) == (f"{CAT.marker} 1", {"image": {CAT.id: b"cat"}})
@@ -215,7 +215,7 @@ def test_a_template_renders_on_its_own() -> None:
     assert Template("x").json_schema is None
 
 
-def test_a_prompt_of_ones_own_takes_ten_lines() -> None:
+def test_a_custom_prompt_takes_ten_lines() -> None:
     class Shouting(BasePrompt):
         template: Template = Template("{{ loud }}!")
         supplies = frozenset({"loud"})
@@ -246,7 +246,7 @@ def test_a_prompt_cannot_be_changed() -> None:
         prompt.template.text = "y"
 
 
-def test_all_mistyped_fields_are_named_with_what_was_meant() -> None:
+def test_the_error_names_all_unknown_fields_with_a_suggestion() -> None:
     with pytest.raises(PromptError) as caught:
         MemoPrompt(fense=True)  # type: ignore[call-arg]
     assert (caught.value.name, caught.value.suggestion) == ("fense", "fence")
@@ -295,7 +295,7 @@ def test_the_places_of_a_turn() -> None:
     assert compose(layers, PromptContext(user_input="q")).messages[-1].text == "before\n\nq\n\nbeside\n\nafter"
 
 
-def test_every_character_says_where_it_is_from() -> None:
+def test_each_character_has_a_span_with_its_origin() -> None:
     layers = Layers(
         WrapPrompt([MemoPrompt()], "Use:\n{{ wrapped_str }}"), conversation=False,
         before_input=AdditionalInfoPrompt("{{ root }}"),
@@ -312,7 +312,7 @@ def test_every_character_says_where_it_is_from() -> None:
     assert found["input[0]", "user_input", "untrusted"] == "?"
 
 
-def test_trust_is_the_lowest_of_what_an_expression_reads() -> None:
+def test_the_trust_of_an_expression_is_the_lowest_trust_of_its_values() -> None:
     ctx = PromptContext(
         user_input=UserInput("u", additional_kwargs={"note": Trusted("checked")}),
         documents=[Document("good", trust="trusted"), Document("bad")],
@@ -330,7 +330,7 @@ def test_trust_is_the_lowest_of_what_an_expression_reads() -> None:
     assert trust("{{ additional_kwargs.note }}") == {"trusted"}
 
 
-def test_why_answers_for_what_is_sent_and_for_what_is_not() -> None:
+def test_why_explains_sent_and_unsent_items() -> None:
     composition = compose(Layers(before_input=MemoPrompt()), CTX)
     assert {span.prompt for span in composition.why("documents[1]").spans} == {"before_input[0]"}
     assert composition.why("knowledge[0]").status == "unread"
@@ -350,7 +350,7 @@ def test_a_difference_names_the_first_layer_that_changed() -> None:
     assert one.prefix_hash == other.prefix_hash != third.prefix_hash
 
 
-# Defects that are known and not fixed yet
+# Known defects
 
 
 THROUGH = [
@@ -362,13 +362,13 @@ THROUGH = [
 
 
 @pytest.mark.parametrize("text", THROUGH)
-def test_media_that_come_through_a_filter_are_sent(text: str) -> None:
+def test_media_after_a_filter_are_sent(text: str) -> None:
     composition = compose(Layers(input=WrapPrompt([UserInputPrompt()], text)), CTX)
     assert composition.media == {"image": {CAT.id: b"cat"}, **{"file": {File(b"pdf").id: b"pdf"}}}
     assert CAT in composition.messages[-1].parts
 
 
-def test_media_of_one_content_and_two_kinds_survive_a_filter() -> None:
+def test_media_of_equal_content_and_two_kinds_are_kept_by_a_filter() -> None:
     ctx = PromptContext(user_input=UserInput([Image(b"x"), File(b"x")]))
     wrap = WrapPrompt([UserInputPrompt()], "{{ wrapped_str | trim }}")
     text, table = wrap.format_2_multimodal(ctx)
@@ -376,20 +376,20 @@ def test_media_of_one_content_and_two_kinds_survive_a_filter() -> None:
     assert set(table) == {"image", "file"}
 
 
-def test_very_many_media_survive_a_filter_each_where_it_stood() -> None:
+def test_many_media_keep_their_places_after_a_filter() -> None:
     parts = [Image(b"%d" % number) for number in range(4_000)]
     prompt = WrapPrompt((UserInputPrompt(),), "{{ wrapped_str|trim }}")
     rendered = prompt.render(PromptContext(user_input=UserInput(parts)))
     assert [segment.media for segment in rendered.segments() if segment.media is not None] == parts
 
 
-def test_media_of_one_content_and_two_names_survive_a_filter() -> None:
+def test_media_of_equal_content_and_two_names_are_kept_by_a_filter() -> None:
     ctx = PromptContext(user_input=UserInput([Image(b"x", name="one"), Image(b"x", name="two")]))
     wrap = WrapPrompt([UserInputPrompt()], "{{ wrapped_str | trim }}")
     assert wrap.format_2_str(ctx) == "[image: one][image: two]"
 
 
-def test_an_optional_model_still_says_what_it_requires() -> None:
+def test_the_schema_of_an_optional_model_has_its_properties() -> None:
     from pydantic import BaseModel, ConfigDict, TypeAdapter
 
     class Needs(BaseModel):
@@ -400,7 +400,7 @@ def test_an_optional_model_still_says_what_it_requires() -> None:
     assert "root" in (layers.additional_kwargs_schema or {})["properties"]
 
 
-def test_what_a_budget_dropped_cannot_fail_the_request() -> None:
+def test_dropped_media_cannot_fail_the_request() -> None:
     from agentkit.prompts import Video
 
     history = [Message("user", [Video(b"clip")]), Message("assistant", "seen")]
@@ -410,7 +410,7 @@ def test_what_a_budget_dropped_cannot_fail_the_request() -> None:
     assert composition.to_openai()["messages"]
 
 
-def test_a_wrapper_of_empty_prompts_renders_nothing_unless_it_is_kept() -> None:
+def test_a_wrapper_of_empty_prompts_is_empty_unless_it_is_kept() -> None:
     memo, tags = MemoPrompt(), "<docs>{{ wrapped_str }}</docs>"
     inner = WrapPrompt([memo], "<i>{{ wrapped_str }}</i>")
     kept_inner = WrapPrompt([memo], "<i>{{ wrapped_str }}</i>", keep_empty=True)
@@ -441,7 +441,7 @@ def test_a_wrapper_of_empty_prompts_renders_nothing_unless_it_is_kept() -> None:
     assert image.format_2_str(media) == "<docs>[image: lamp.png]</docs>"
 
 
-def test_a_class_that_forgets_supplies_and_an_inline_template_are_named() -> None:
+def test_the_error_names_a_class_without_supplies_and_an_inline_template() -> None:
     class Weather(TextPrompt):
         def values(self, ctx: PromptContext) -> dict[str, Any]:
             return {**ctx.view, "weather": "rain"}
@@ -459,7 +459,7 @@ def test_a_class_that_forgets_supplies_and_an_inline_template_are_named() -> Non
             type("Listed", (Weather,), {"supplies": supplies})("{{ weather }}")
 
 
-def test_trusted_is_refused_at_places_that_ignore_it() -> None:
+def test_trusted_is_refused_at_places_without_an_effect() -> None:
     text = Trusted("a")
     refused: dict[str, Any] = {
         "input": lambda: PromptContext(text),
@@ -482,7 +482,7 @@ def test_trusted_is_refused_at_places_that_ignore_it() -> None:
     assert Document(text, trust="trusted").text == "a"
 
 
-def test_invalid_values_of_fields_are_one_error_of_ours() -> None:
+def test_invalid_values_of_fields_are_one_prompt_error() -> None:
     options: list[dict[str, Any]] = [{"volatility": "daily"}, {"fence": "maybe"}, {"size": 3}, {"name": 4}]
     for option in options:
         with pytest.raises(PromptError) as caught:

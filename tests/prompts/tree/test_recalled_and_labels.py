@@ -1,4 +1,4 @@
-"""Recalled messages and documents: who wrote what and when, and labels by which an answer cites."""
+"""Recalled messages and documents: author, time, and labels for citations."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def test_each_span_of_a_recalled_message_has_its_pointer_and_is_untrusted() -> N
     assert composition.context.documents[0].text not in [message.text for message in composition.context.recalled]
 
 
-def test_without_a_prompt_for_them_the_reason_is_that_none_reads_them() -> None:
+def test_recalled_messages_without_a_prompt_are_unread() -> None:
     assert compose(Layers(), ASK).why("recalled[0]").status == "unread"
 
 
-def test_a_budget_drops_the_last_of_them_first_and_says_so() -> None:
+def test_a_budget_drops_the_last_recalled_messages_first_and_records_a_trim() -> None:
     layers = Layers(before_input=[MemoPrompt(), RecalledPrompt()])
     whole = compose(layers, ASK)
     for limit in range(25, whole.tokens):
@@ -61,7 +61,7 @@ def test_a_budget_drops_the_last_of_them_first_and_says_so() -> None:
     assert (trim.remaining, trim.of) == (2, 4)
 
 
-def test_what_is_wrong_is_named_with_its_place() -> None:
+def test_the_error_names_the_place_of_each_problem() -> None:
     given: list[Any] = [
         {"text": "a", "role": "system"},
         {"text": 5, "role": "user", "when": "now"},
@@ -82,14 +82,14 @@ def test_what_is_wrong_is_named_with_its_place() -> None:
     )
 )
 @law
-def test_no_two_documents_have_the_same_label_and_every_label_is_one_line(documents: list[Document]) -> None:
+def test_labels_of_documents_are_unique_and_have_one_line(documents: list[Document]) -> None:
     ctx = PromptContext(user_input="x", documents=documents)
     text = MemoPrompt().format_2_str(ctx)
     labels = re.findall(r"^\[(?!\u200b)([^\[\]\n]*#[^\[\]\n]*)\]", text, re.MULTILINE)
     assert len(labels) == len(documents) == len(set(labels))
 
 
-def test_a_label_is_the_source_and_the_chunk_or_a_hash_in_every_process() -> None:
+def test_a_label_is_the_source_and_the_chunk_or_a_stable_hash() -> None:
     assert Document("a", source="manual.md", position=3).label == "manual.md#3"
     assert Document("a", title="Manual").label == "Manual#ba622a"
     assert Document("a", label="S#1").label == "S#1"
@@ -99,14 +99,14 @@ def test_a_label_is_the_source_and_the_chunk_or_a_hash_in_every_process() -> Non
         assert stored.validate_json(stored.dump_json(document)) == pickle.loads(pickle.dumps(document)) == document
 
 
-def test_one_document_that_is_there_very_often_is_told_apart_by_a_number() -> None:
+def test_labels_of_many_equal_documents_have_different_numbers() -> None:
     context = PromptContext(user_input="Hi.", documents=[Document("same", source="a.md", position=1)] * 20_000)
     labels = re.findall(r"\[(.*)\]", MemoPrompt().format_2_str(context))
     assert len(set(labels)) == 20_000
     assert labels[1:3] == [f"{labels[0]}.2", f"{labels[0]}.3"]
 
 
-def test_equal_labels_are_told_apart_whatever_the_order_and_the_budget() -> None:
+def test_equal_labels_are_distinguished_in_any_order_and_under_a_budget() -> None:
     one, other = (Document(text, source="note.md", position=0) for text in ("Ada earns five.", "Bob owes six."))
 
     def heads(*documents: Document) -> dict[str, str]:
@@ -122,7 +122,7 @@ def test_equal_labels_are_told_apart_whatever_the_order_and_the_budget() -> None
 
 
 @pytest.mark.parametrize("label", ["manual", "a]#1", "a\n#1", "[a#1", "\u200ba#1", 5])
-def test_a_label_that_could_not_be_told_from_text_is_refused(label: Any) -> None:
+def test_an_ambiguous_label_is_refused(label: Any) -> None:
     with pytest.raises(ContextError) as caught:
         Document("a", label=label)
     assert [place for place, _ in caught.value.problems] == ["label"]

@@ -1,4 +1,4 @@
-"""Laws that hold for every prompt tree over every context."""
+"""Laws of each prompt tree and each context."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which worked examples a turn shows, and how selectors fail."""
+"""Selection of the worked examples of a turn, and failures of selectors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class LetterEmbedder:
-    """How often each letter occurs: a real embedding, if a modest one."""
+    """Embedder that counts letters."""
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
@@ -103,7 +103,7 @@ def name(selector: ExampleSelector) -> str:
 
 
 @pytest.mark.parametrize("selector", SELECTORS, ids=name)
-def test_a_selector_chooses_whole_examples_the_same_ones_every_time(selector: ExampleSelector) -> None:
+def test_a_selector_chooses_complete_examples_deterministically(selector: ExampleSelector) -> None:
     chosen = selector.select("cook rice", KITCHEN)
     assert isinstance(chosen, tuple)
     assert chosen
@@ -123,7 +123,7 @@ def test_any_query_and_any_pool_is_accepted(selector: ExampleSelector) -> None:
 
 @law
 @given(st.text(max_size=20), st.lists(st.text(max_size=20), max_size=8), st.integers(0, 10))
-def test_keywords_choose_k_best_first_and_ties_by_position(query: str, inputs: list[str], k: int) -> None:
+def test_keywords_choose_the_best_k_in_order_with_ties_by_position(query: str, inputs: list[str], k: int) -> None:
     pool = tuple(Example(text, "", id=str(number)) for number, text in enumerate(inputs))
     chosen = KeywordSelector(k).select(query, pool)
     assert len(chosen) == min(k, len(pool))
@@ -141,7 +141,7 @@ def test_keywords_find_the_example_that_shares_rare_words() -> None:
     assert chosen[0].score > 2 * chosen[1].score > 0
 
 
-def test_bm25_scores_are_those_of_the_formula() -> None:
+def test_bm25_scores_are_equal_to_the_formula() -> None:
     inputs = ["a b", "a a c d", "e"]
     idf = math.log(1 + (3 - 2 + 0.5) / (2 + 0.5))
     mean = 7 / 3
@@ -167,11 +167,11 @@ def test_bm25_scores_are_those_of_the_formula() -> None:
         ("...", []),
     ],
 )
-def test_words_are_those_of_the_script(text: str, terms: list[str]) -> None:
+def test_a_text_is_split_by_the_rules_of_its_script(text: str, terms: list[str]) -> None:
     assert KeywordSelector().tokenize(text) == terms
 
 
-def test_a_pool_is_indexed_once_even_when_it_comes_as_another_object() -> None:
+def test_a_pool_is_indexed_once_even_as_another_object() -> None:
     calls: list[str] = []
 
     def tokenize(text: str) -> list[str]:
@@ -188,7 +188,7 @@ def test_a_pool_is_indexed_once_even_when_it_comes_as_another_object() -> None:
     assert ids(selector.select("wine", KITCHEN)) == ["wine"]
 
 
-def test_length_stops_before_the_first_example_that_does_not_fit() -> None:
+def test_the_length_selector_stops_before_the_first_example_above_the_limit() -> None:
     class Characters:
         name, estimated = "characters", False
 
@@ -205,7 +205,7 @@ def test_length_stops_before_the_first_example_that_does_not_fit() -> None:
 
 @law
 @given(st.lists(st.tuples(st.text(max_size=30), st.text(max_size=30)), max_size=8), st.integers(0, 60))
-def test_more_room_never_takes_an_example_away(pairs: list[tuple[str, str]], room: int) -> None:
+def test_a_higher_limit_removes_no_example(pairs: list[tuple[str, str]], room: int) -> None:
     pool = tuple(Example(*pair) for pair in pairs)
     less, more = (LengthSelector(size).select("query", pool) for size in (room, room + 7))
     assert more[: len(less)] == less == pool[: len(less)]
@@ -231,7 +231,7 @@ def _cosine(one: list[float], other: list[float]) -> float:
     return dot / math.hypot(*one) / math.hypot(*other)
 
 
-def test_vectors_too_large_to_square_and_without_direction_can_be_compared() -> None:
+def test_very_large_vectors_and_zero_vectors_can_be_compared() -> None:
     class Extreme:
         def embed(self, texts: Sequence[str]) -> list[list[float]]:
             table = {"q": [1e308, 1e308], "same": [5e307, 5e307], "tiny": [5e-324, 0.0], "none": [0.0, 0.0]}
@@ -279,7 +279,7 @@ async def later(texts: Sequence[str]) -> Any:
     ],
     ids=range(10),
 )
-def test_an_embedder_that_fails_or_returns_no_vectors_is_named(answer: Any, value: Any, cause: Any) -> None:
+def test_the_error_names_an_embedder_that_fails_or_returns_no_vectors(answer: Any, value: Any, cause: Any) -> None:
     for kind in (VectorSelector, MMRSelector):
         with pytest.raises(PromptError) as caught:
             kind(Broken(answer), 2).select("query", KITCHEN)
@@ -287,7 +287,7 @@ def test_an_embedder_that_fails_or_returns_no_vectors_is_named(answer: Any, valu
         assert type(caught.value.__cause__) is (cause or type(None))
 
 
-def test_an_embedder_that_changes_its_dimension_is_found_out_and_forgotten() -> None:
+def test_a_change_of_the_dimension_is_an_error_and_clears_the_cache() -> None:
     size = 3
     selector = VectorSelector(Broken(lambda texts: [[1.0] * size for _ in texts]), 1)
     selector.select("query", KITCHEN)
@@ -299,7 +299,7 @@ def test_an_embedder_that_changes_its_dimension_is_found_out_and_forgotten() -> 
 
 
 @pytest.mark.parametrize("number", [-1, 1.5, True, "3", None])
-def test_numbers_that_make_no_sense_are_refused_when_the_selector_is_made(number: Any) -> None:
+def test_invalid_numbers_are_refused_at_construction(number: Any) -> None:
     for make, name in (
         (KeywordSelector, "k"),
         (LengthSelector, "max_tokens"),
@@ -315,7 +315,7 @@ def test_numbers_that_make_no_sense_are_refused_when_the_selector_is_made(number
         MMRSelector(diversity=math.nan)
 
 
-def test_mmr_prefers_what_differs_from_what_was_chosen() -> None:
+def test_mmr_prefers_items_that_differ_from_the_selected_items() -> None:
     alike = {(0, 1): 0.99, (0, 2): 0.1, (1, 2): 0.1}
 
     def similarity(one: int, other: int) -> float:
@@ -330,7 +330,7 @@ def test_mmr_prefers_what_differs_from_what_was_chosen() -> None:
 
 
 @pytest.mark.parametrize("embedder", [None, LetterEmbedder()])
-def test_variety_leaves_out_the_near_duplicate(embedder: Embedder | None) -> None:
+def test_diversity_omits_the_near_duplicate(embedder: Embedder | None) -> None:
     pool = (
         Example("how to cook rice", "", id="rice"),
         Example("how to cook rice!", "", id="again"),
@@ -344,7 +344,7 @@ def test_variety_leaves_out_the_near_duplicate(embedder: Embedder | None) -> Non
     assert varied[0].score == relevant[0].score
 
 
-def test_a_prompt_selects_once_per_context_also_while_it_is_cut_to_a_budget() -> None:
+def test_a_prompt_selects_once_per_context_also_under_a_budget() -> None:
     class Counting(KeywordSelector):
         selected = 0
 
@@ -359,7 +359,7 @@ def test_a_prompt_selects_once_per_context_also_while_it_is_cut_to_a_budget() ->
     assert Counting.selected == 1
 
 
-def test_another_input_or_pool_selects_anew() -> None:
+def test_another_input_or_pool_selects_again() -> None:
     prompt = ExamplesPrompt(selector=KeywordSelector(1))
     layers, cache = only(prompt), RenderCache()
     ctx = PromptContext(user_input="wine", examples=KITCHEN)
@@ -380,7 +380,7 @@ def test_scores_can_be_shown() -> None:
     assert prompt.format_2_str(ask("how do I cook rice")).startswith("rice 1.00 pasta 0.")
 
 
-async def test_async_selection_is_prepared_and_kept_by_contexts_that_evolve() -> None:
+async def test_an_async_selection_stays_in_an_evolved_context() -> None:
     embedder = AsyncLetterEmbedder()
     prompt = ExamplesPrompt(examples=KITCHEN, selector=VectorSelector(embedder, 1))
     layers = only(WrapPrompt(wrapped_prompts=(prompt,)))
@@ -393,7 +393,7 @@ async def test_async_selection_is_prepared_and_kept_by_contexts_that_evolve() ->
     assert ctx.evolve(selections=()) == ask("cook rice")
 
 
-async def test_what_one_context_was_prepared_for_does_not_change_with_another() -> None:
+async def test_the_selections_of_two_contexts_are_independent() -> None:
     layers = only(ExamplesPrompt(examples=KITCHEN, selector=MMRSelector(AsyncLetterEmbedder(), 1)))
     first = await select_examples(layers, ask("how do I cook rice"))
     second = await select_examples(layers, first.evolve(user_input=ask("which wine goes with fish").user_input))
@@ -402,10 +402,10 @@ async def test_what_one_context_was_prepared_for_does_not_change_with_another() 
 
 
 @pytest.mark.parametrize("selector", [VectorSelector(AsyncLetterEmbedder()), MMRSelector(AsyncLetterEmbedder())])
-def test_a_sync_render_of_an_async_selector_says_what_to_call(selector: ExampleSelector) -> None:
+def test_a_sync_render_of_an_async_selector_is_a_prompt_error(selector: ExampleSelector) -> None:
     prompt = ExamplesPrompt(examples=KITCHEN, selector=selector)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # nothing is left behind that was never awaited
+        warnings.simplefilter("error")  # A coroutine without an await would be a warning.
         with pytest.raises(PromptError) as caught:
             compose(only(prompt), ask("cook"))
     assert (caught.value.prompt, caught.value.name) == ("before_input[0]", type(selector).__name__)
@@ -417,7 +417,7 @@ async def test_layers_without_such_a_selector_need_no_preparation() -> None:
     assert await select_examples(only(ExamplesPrompt(examples=KITCHEN)), ctx) is ctx
 
 
-async def test_a_sync_embedder_is_asked_outside_the_event_loop() -> None:
+async def test_a_sync_embedder_is_called_outside_of_the_event_loop() -> None:
     embedder = LetterEmbedder()
     layers = only(ExamplesPrompt(examples=KITCHEN, selector=VectorSelector(embedder, 1)))
     await select_examples(layers, ask("cook"))
@@ -425,7 +425,7 @@ async def test_a_sync_embedder_is_asked_outside_the_event_loop() -> None:
     assert embedder.threads
 
 
-async def test_a_selector_of_ones_own_may_be_a_coroutine_function() -> None:
+async def test_the_method_of_a_custom_selector_can_be_a_coroutine_function() -> None:
     class Last:
         async def select(self, query: str, examples: Sequence[Example]) -> Sequence[Example]:
             return examples[-1:]
@@ -455,7 +455,7 @@ async def test_an_agent_prepares_its_selections() -> None:
     ],
     ids=range(3),
 )
-async def test_a_selector_that_breaks_is_named(select: Any, value: str | None, cause: type) -> None:
+async def test_the_error_names_a_selector_that_fails(select: Any, value: str | None, cause: type) -> None:
     class Mine:
         def select(self, query: str, examples: Sequence[Example]) -> Any:
             return select(query, examples)
@@ -472,14 +472,14 @@ async def test_a_selector_that_breaks_is_named(select: Any, value: str | None, c
     assert (caught.value.name, caught.value.value, type(caught.value.__cause__)) == ("MineLater", value, cause)
 
 
-async def test_an_async_embedder_that_fails_is_named() -> None:
+async def test_the_error_names_an_async_embedder_that_fails() -> None:
     layers = only(ExamplesPrompt(examples=KITCHEN, selector=VectorSelector(Broken(later), 2)))
     with pytest.raises(PromptError) as caught:
         await select_examples(layers, ask("hi"))
     assert (caught.value.name, type(caught.value.__cause__)) == ("Broken", ConnectionError)
 
 
-def test_ids_that_are_not_there_are_named() -> None:
+def test_the_error_names_missing_ids() -> None:
     with pytest.raises(PromptError) as caught:
         StaticSelector(ids=["rice", "x", "y"]).select("", KITCHEN)
     assert (caught.value.name, caught.value.value) == ("ids", "x, y")
@@ -492,7 +492,7 @@ def test_ids_that_are_not_there_are_named() -> None:
     assert (caught.value.name, caught.value.value) == ("k", -1)
 
 
-def test_all_problems_of_a_static_selector_are_named() -> None:
+def test_the_error_names_all_problems_of_a_static_selector() -> None:
     with pytest.raises(PromptError) as caught:
         StaticSelector(-2, ids=["a", 1, "b", None])  # type: ignore[list-item]
     assert [problem.place for problem in caught.value.problems] == ["k", "ids[1]", "ids[3]"]
@@ -502,7 +502,7 @@ def test_all_problems_of_a_static_selector_are_named() -> None:
     assert [problem.place for problem in caught.value.problems] == ["k", "ids"]
 
 
-def test_examples_stay_whole_under_any_budget() -> None:
+def test_examples_stay_complete_under_any_budget() -> None:
     prompt = ExamplesPrompt(examples=KITCHEN, selector=KeywordSelector(4), size=Size(cut="items"))
     for budget in range(20, 90, 3):
         text = compose(only(prompt), ask("cook"), budget=budget).user.text
@@ -510,13 +510,13 @@ def test_examples_stay_whole_under_any_budget() -> None:
 
 
 @pytest.mark.parametrize("marks", ["\u0301\u0316", "\u0301\uff9e", "\u0f73", "\u064c\u064b"])
-def test_a_character_with_a_million_marks_is_folded_as_one_with_few(marks: str) -> None:
-    few, many = (f"stra\u00dfe a{marks * times} End" for times in (30, 500_000))  # normalising many takes minutes
+def test_a_character_with_a_million_marks_is_folded_as_with_few_marks(marks: str) -> None:
+    few, many = (f"stra\u00dfe a{marks * times} End" for times in (30, 500_000))  # normalising many marks takes minutes
     assert fold_text(f"STRASSE A{marks} END") == unicodedata.normalize("NFKC", f"strasse a{marks} end")
     assert fold_text(many) == fold_text(few)
     assert fold_text(many).startswith("strasse ") and fold_text(many).endswith(" end")
 
 
 @given(st.text())
-def test_a_usual_text_is_folded_as_unicode_says(text: str) -> None:
+def test_the_folding_of_any_text_is_equal_to_nfkc_and_casefold(text: str) -> None:
     assert fold_text(text) == unicodedata.normalize("NFKC", text).casefold()

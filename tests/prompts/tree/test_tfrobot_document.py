@@ -1,4 +1,4 @@
-"""The contract of the TFRobot document about prompt classes: its source listings, as ours behave."""
+"""Contract of the TFRobot document about prompt classes: the behaviour of its source listings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_kwargs_that_a_prompt_needs_are_shown_and_checked() -> None:
     assert INFO.additional_kwargs_schema["required"] == ["root"]
     assert WrapPrompt((INFO,), "{{ wrapped_str }}").additional_kwargs_schema is not None
     assert TextPrompt("x").additional_kwargs_schema is None
-    with pytest.raises(KwargsError) as caught:  # the original may crash while it renders
+    with pytest.raises(KwargsError) as caught:  # The original can crash during the rendering.
         INFO.format_2_str(PromptContext(user_input="x"))
     assert [*caught.value.problems] == ["root"]
 
@@ -59,7 +59,7 @@ def test_a_schema_that_forbids_other_fields_is_refused_at_construction() -> None
     assert made.validate_prompt() is made
 
 
-def test_both_formats_are_abstract_and_one_render_serves_both() -> None:
+def test_both_formats_are_derived_from_one_render() -> None:
     with pytest.raises(TypeError):
         BasePrompt()  # type: ignore[abstract]
 
@@ -73,13 +73,13 @@ def test_both_formats_are_abstract_and_one_render_serves_both() -> None:
     assert WrapPrompt((Own(),), "<{{ wrapped_str }}>").format_2_str(ASKED) == "<own>"
 
 
-def test_a_multimodal_text_has_its_media_beside_it() -> None:
+def test_a_multimodal_text_is_returned_with_its_media() -> None:
     text, media = UserInputPrompt().format_2_multimodal(ASKED)
     (label,) = media
     assert label in text and [*media[label].values()] == [CAT.source]
 
 
-def test_a_wrap_joins_its_children_by_newlines_and_puts_them_into_its_template() -> None:
+def test_a_wrap_joins_its_children_by_newlines_and_inserts_them_into_its_template() -> None:
     wrap = WrapPrompt((INFO, TextPrompt("two")), "<p>\n{{ wrapped_str }}\n</p> {{ user_input }}")
     context = PromptContext(user_input=UserInput("Hi", additional_kwargs={"root": "src"}))
     assert wrap.format_2_str(context) == "<p>\nroot src\ntwo\n</p> Hi"

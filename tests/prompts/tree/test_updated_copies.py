@@ -1,4 +1,4 @@
-"""A prompt that was used and then copied, updated or pickled renders like one made anew."""
+"""Used prompts that are copied, updated or pickled render as new prompts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ASK = PromptContext(user_input="hi", session_key="key", documents=["d"])
 
 
 def shown(given: BasePrompt | Layers, ctx: PromptContext) -> object:
-    """Return all that a prompt or layers give, or the error that they end in."""
+    """Return the output of a prompt or of layers, or their error."""
     layers = given if isinstance(given, Layers) else Layers(given, conversation=False)
     try:
         composition = compose(layers, ctx)
@@ -44,14 +44,14 @@ def shown(given: BasePrompt | Layers, ctx: PromptContext) -> object:
         return str(error)
 
 
-def test_a_fence_that_is_switched_on_after_use_is_there() -> None:
+def test_an_update_of_a_used_prompt_adds_a_fence() -> None:
     prompt = UserInputPrompt()
     assert compose(Layers(input=prompt), ASK).user.text == "hi"
     fenced = prompt.model_copy(update={"fence": True})
     assert compose(Layers(input=fenced), ASK).user.text.startswith("<untrusted-")
 
 
-def test_a_template_and_wrapped_prompts_that_are_replaced_after_use_are_used() -> None:
+def test_an_update_of_a_used_prompt_replaces_its_template_and_prompts() -> None:
     prompt = UserInputPrompt()
     wrap = WrapPrompt([prompt], "<{{ wrapped_str }}>")
     assert compose(Layers(input=wrap), ASK).user.text == "<hi>"
