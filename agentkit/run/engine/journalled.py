@@ -102,7 +102,7 @@ class Journalled:
         return start
 
     async def compact(self, ctx: PromptContext) -> CompactionResult:
-        return await self._recorded("Compact", lambda: self._steps.compact(ctx))
+        return await self._result("Compact", lambda: self._steps.compact(ctx))
 
     async def tools(self, ctx: PromptContext) -> Mapping[str, Tool]:
         # A journal contains no functions: a replay calls the toolset again, and uses the recorded specifications.
@@ -117,10 +117,10 @@ class Journalled:
         return tools
 
     async def select_examples(self, ctx: PromptContext) -> tuple[Selection, ...]:
-        return await self._recorded("SelectExamples", lambda: self._steps.select_examples(ctx))
+        return await self._result("SelectExamples", lambda: self._steps.select_examples(ctx))
 
     async def recall(self, query: str, visible: int | None) -> RecallResult:
-        return await self._recorded("Recall", lambda: self._steps.recall(query, visible))
+        return await self._result("Recall", lambda: self._steps.recall(query, visible))
 
     async def append(self, messages: tuple[Message, ...], key: str) -> Message | None:
         if self._replays:
@@ -155,7 +155,7 @@ class Journalled:
         return reply
 
     async def ask_approval(self, calls: tuple[ToolCall, ...], round_: ToolRound) -> Mapping[str, Decision]:
-        return await self._recorded("AskApproval", lambda: self._steps.ask_approval(calls, round_))
+        return await self._result("AskApproval", lambda: self._steps.ask_approval(calls, round_))
 
     async def call_tools(self, round_: ToolRound, on_result: OnResult) -> None:
         # If the process ended within the round, the journal has some of its results: only the other calls run.
@@ -221,7 +221,7 @@ class Journalled:
             self._journal.add("Receive", received)
         return received
 
-    async def _recorded(self, name: str, perform: Callable[[], Awaitable[Result]]) -> Result:
+    async def _result(self, name: str, perform: Callable[[], Awaitable[Result]]) -> Result:
         """Return the result of the next entry, or perform a step and add its result to the journal."""
         if self._replays:
             recorded: Result = self._next(name)
