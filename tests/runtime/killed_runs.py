@@ -1,8 +1,8 @@
 """Kills runs with SIGKILL at any moment and resumes them from their journals: `python -m tests.runtime.killed_runs N`.
 
-Every run is a process of its own. In half of the trials nobody approves: the run pauses, also inside of the agents
-that it asks, and goes on with decisions. It writes its journal into a file, its messages into SQLite, and what its
-tools did, by idempotency key, into a file that outlives it. Prints what was different from an undisturbed run.
+Every run is a separate process. In half of the trials no call is approved: the run pauses, also inside of the agents
+that it calls, and continues with decisions. It writes its journal into a file, its messages into SQLite, and the
+effects of its tools, by idempotency key, into a file that outlives it. Prints the differences from an undisturbed run.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ QUESTION = "Pay Ada and Bob."
 
 
 def reply(sent: Composition) -> str | Message:
-    """Answer by what was done so far, so that a run that goes on is answered as one that was never cut."""
+    """Answer by the calls that are done, so that a resumed run gets the same answers as an undisturbed run."""
     step = sum(message.role == "assistant" for message in sent.intermediate)
     if step == 0:
         return calling(("look", {"name": "Ada"}, "a"), ("look", {"name": "Bob"}, "b"))
@@ -54,7 +54,7 @@ def reply(sent: Composition) -> str | Message:
 
 
 def reply_of_clerk(sent: Composition) -> str | Message:
-    """Answer for the agent that is asked to pay somebody: it pays half of it and asks another agent for the rest."""
+    """Answer for the agent that pays a person: it pays half of the amount and calls another agent for the rest."""
     step = sum(message.role == "assistant" for message in sent.intermediate)
     name = sent.user.text
     if step == 0:
@@ -108,7 +108,7 @@ def agent_in(folder: Path) -> Agent:
 
 
 def perform(folder: Path, kill: Callable[[], None], *, pauses: bool) -> None:
-    """Run or go on, as far as the process lives; at the end write what there is."""
+    """Run or resume, as long as the process lives; at the end write the result."""
     journal = folder / "journal"
     agent = agent_in(folder)
     with Memory(folder / "memory") as memory:
@@ -119,7 +119,7 @@ def perform(folder: Path, kill: Callable[[], None], *, pauses: bool) -> None:
             approve = None if pauses else lambda call: Approved()
             try:
                 result = agent.resume_sync(journal, session=session, approve=given or approve)
-            except (JournalError, FileNotFoundError):  # not even its first line was written
+            except (JournalError, FileNotFoundError):  # not even the first line was written
                 assert journal.exists() is False or journal.read_bytes().count(b"\n") == 0
                 journal.unlink(missing_ok=True)
                 with suppress(Paused):
@@ -135,11 +135,11 @@ def perform(folder: Path, kill: Callable[[], None], *, pauses: bool) -> None:
             "usage": result.usage.input_tokens,
         }
     (folder / "finding").write_text(json.dumps(found))
-    (folder / "finding").rename(folder / "found")  # whole or not at all
+    (folder / "finding").rename(folder / "found")  # complete or not written
 
 
 def killer(chance: random.Random) -> Callable[[], None]:
-    """Return what has the process killed: at a moment by the clock, or around one of its writes to disk."""
+    """Return the function that kills the process: at a moment by the clock, or around a write to disk."""
 
     def die() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -165,7 +165,7 @@ def killer(chance: random.Random) -> Callable[[], None]:
 
 
 def forked(work: Callable[[], None]) -> bool:
-    """Run in a process of its own; return whether that was killed."""
+    """Run in a separate process; return True if the process was killed."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -180,7 +180,7 @@ def forked(work: Callable[[], None]) -> bool:
 
 
 def trial(folder: Path, chance: random.Random) -> tuple[dict[str, object], list[str], int]:
-    """Kill a run up to four times, let it end, and return what it found, what its tools did, and the kills."""
+    """Kill a run up to four times, let it end, and return its result, the effects of its tools, and the kills."""
     kills, pauses = 0, chance.random() < 0.5
     for _ in range(chance.randrange(1, 5)):
         kills += forked(lambda: perform(folder, killer(chance), pauses=pauses))
@@ -192,11 +192,11 @@ def trial(folder: Path, chance: random.Random) -> tuple[dict[str, object], list[
 
 
 def main(trials: int, seed: int) -> int:
-    """Return how many trials ended otherwise than an undisturbed run, or did twice what was known to be done."""
+    """Return the number of trials that differed from an undisturbed run, or repeated a finished call."""
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         (root / "plain").mkdir()
-        perform(root / "plain", lambda: None, pauses=False)  # here, so that the others find everything imported
+        perform(root / "plain", lambda: None, pauses=False)  # before the forks, which then have all modules
         wanted = json.loads((root / "plain" / "found").read_text())
         done = set((root / "plain" / "done").read_text().splitlines())
         wrong = kills = again = 0
@@ -206,7 +206,7 @@ def main(trials: int, seed: int) -> int:
             found, calls, killed = trial(folder, random.Random(f"{seed}:{number}"))
             kills += killed
             again += len(calls) - len(done)
-            # A call under way when its process died is made again, under the same key: once per kill at most.
+            # A call in progress when its process died is repeated with the same key: once per kill at most.
             if found != wanted or set(calls) != done or len(calls) - len(done) > 5 * killed:
                 wrong += 1
                 print(f"trial {number} of seed {seed}: {found} {calls}", file=sys.stderr)

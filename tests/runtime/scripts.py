@@ -1,4 +1,4 @@
-"""What the runtime tests are written with: models that call tools, sessions that fail, histories that are checked."""
+"""Helpers of the tests of the runtime: models that call tools, sessions that fail, checks of histories."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def roles(messages: Sequence[Message]) -> str:
 
 
 def valid(messages: Sequence[Message]) -> bool:
-    """Return whether a provider takes the history: every call answered once, at once, every result asked for."""
+    """Return True if a provider accepts the history: one result directly after each call, and no other results."""
     waiting: list[str] = []
     for message in messages:
         if message.role == "tool":
@@ -49,7 +49,7 @@ def valid(messages: Sequence[Message]) -> bool:
 
 
 class Never:
-    """A model that never answers; `asked` is set when it is asked."""
+    """A model that never answers; `asked` is set when it is called."""
 
     name = "never"
 
@@ -63,7 +63,7 @@ class Never:
 
 
 class Library:
-    """A recaller over fixed chunks; remembers what it was asked, and in which thread."""
+    """A recaller over fixed chunks; records its queries, and their threads."""
 
     def __init__(self, *texts: str) -> None:
         self.documents = tuple(Document(text, id=f"d{number}") for number, text in enumerate(texts))
@@ -77,7 +77,7 @@ class Library:
 
 
 class Forgetful(Session):
-    """A session whose store fails from the `good`-th append on."""
+    """A session whose store fails from the `good`-th append."""
 
     def __init__(self, good: int) -> None:
         super().__init__(id="forgetful")
@@ -91,7 +91,7 @@ class Forgetful(Session):
 
 
 class Slow(Session):
-    """A session whose store takes a while: `writing` is set when an append began, `go` lets it end."""
+    """A session with a slow store: `writing` is set when an append starts, `go` ends the append."""
 
     def __init__(self) -> None:
         super().__init__(id="slow")

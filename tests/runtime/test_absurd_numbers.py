@@ -1,4 +1,4 @@
-"""Numbers that nothing can be are refused with an error of ours, whatever Python itself makes of them."""
+"""Impossible numbers are refused with a typed error, independent of the errors of Python."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_it_is_a_typed_error() -> None:
     assert failures == []
 
 
-def test_prices_have_a_top() -> None:
+def test_prices_have_a_maximum() -> None:
     with raises(AgentDefinitionError, name="input"):
         Price(10**400, 1.0)
     assert Price(1e9, 0).of(Usage(2**63 - 1, 0)) > 0

@@ -1,4 +1,4 @@
-"""An agent as a tool of another: what it is asked, what it costs, and how it ends."""
+"""An agent as a tool of another agent: its input, its cost, and its end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.runtime.scripts import Never, calling, roles, valid
 
 
 def spent(text: str | Message, tokens: int) -> Reply:
-    """A reply that says it cost so many tokens, all of them in the prompt."""
+    """A reply with a number of tokens, all of them in the prompt."""
     message = text if isinstance(text, Message) else Message("assistant", text)
     return Reply(message, Usage(tokens), "tool_calls" if message.tool_calls else "stop")
 
@@ -55,7 +55,7 @@ def boss(*replies: Any, tools: Any, **options: Any) -> Agent[Any, Any]:
 ASK = ("expert", {"input": "why?"})
 
 
-def test_the_question_goes_in_and_the_answer_comes_out() -> None:
+def test_the_input_of_the_call_reaches_the_inner_agent_and_its_answer_the_outer_agent() -> None:
     inner = expert("Because.")
     result = boss(calling(ASK), "It said: because.", tools=[offered(inner)]).run_sync("ask")
     assert roles(result.messages) == "user assistant tool assistant"
@@ -98,7 +98,7 @@ def test_kwargs_that_the_inner_agent_requires_are_parameters_of_the_tool() -> No
     assert inner.chain.model.requests[0].messages[0].text.startswith("Rome, warm\n")  # type: ignore[attr-defined]
 
 
-def test_a_kwarg_that_is_called_like_the_question_is_refused_until_one_is_renamed() -> None:
+def test_a_kwarg_with_the_name_of_the_input_is_refused_until_it_is_renamed() -> None:
     layers = Layers(before_input=AdditionalInfoPrompt("{{ input }}"))
     inner = Agent(ScriptedModel([]), layers=layers)
     with raises(ToolDefinitionError, tool="expert", names=("input",)):
@@ -120,10 +120,10 @@ def test_a_typed_answer_is_json_for_the_outer_model_and_a_value_for_the_program(
     assert ended[0].result.value == Verdict(good=True)
 
 
-# What it costs
+# Cost
 
 
-def test_tokens_of_inner_runs_count_in_all_outer_ones() -> None:
+def test_tokens_of_inner_runs_count_in_all_outer_runs() -> None:
     innermost = expert(spent("deep", 1000))
     inner = expert(
         spent(calling(("deepest", {"input": "?"})), 100), spent("middle", 10), tools=[offered(innermost, "deepest")]
@@ -132,7 +132,7 @@ def test_tokens_of_inner_runs_count_in_all_outer_ones() -> None:
     assert outer.run_sync("go").usage == Usage(1113)
 
 
-def test_an_agent_that_a_tool_runs_by_itself_counts_too_in_any_thread() -> None:
+def test_an_agent_that_the_code_of_a_tool_runs_counts_too_in_any_thread() -> None:
     inner = Agent(ScriptedModel.repeat(spent("x", 10)), "x")
 
     @tool
@@ -149,14 +149,14 @@ def test_an_agent_that_a_tool_runs_by_itself_counts_too_in_any_thread() -> None:
     assert inner.run_sync("outside of any run").usage == Usage(10)
 
 
-def test_a_failed_inner_run_is_paid_for_and_is_an_error_the_outer_model_reads() -> None:
+def test_a_failed_inner_run_counts_and_is_an_error_for_the_outer_model() -> None:
     inner = expert(spent(calling("nothing"), 50), RuntimeError("the line is dead"))
     result = boss(spent(calling(ASK), 1), spent("done", 1), tools=[offered(inner)]).run_sync("go")
     assert result.messages[2].text == "expert failed: RuntimeError: the line is dead"
     assert result.usage == Usage(52)
 
 
-def test_the_outer_limit_of_tokens_ends_the_inner_run_and_then_the_outer_one() -> None:
+def test_the_outer_limit_of_tokens_ends_the_inner_run_and_then_the_outer_run() -> None:
     endless = ScriptedModel.repeat(spent(calling("nothing"), 40))
     inner = Agent(endless, "x", limits=Limits(steps=100))
     outer = boss(spent(calling(ASK), 10), "never", tools=[offered(inner)], limits=Limits(tokens=100))
@@ -168,7 +168,7 @@ def test_the_outer_limit_of_tokens_ends_the_inner_run_and_then_the_outer_one() -
     assert valid(caught.value.messages)
 
 
-def test_an_inner_limit_that_is_smaller_than_what_is_left_stays() -> None:
+def test_an_inner_limit_below_the_remaining_tokens_applies() -> None:
     inner = Agent(ScriptedModel.repeat(spent(calling("nothing"), 40)), "x", limits=Limits(tokens=50))
     outer = boss(spent(calling(ASK), 10), spent("done", 1), tools=[offered(inner)], limits=Limits(tokens=1000))
     result = outer.run_sync("go")
@@ -176,7 +176,7 @@ def test_an_inner_limit_that_is_smaller_than_what_is_left_stays() -> None:
     assert result.usage == Usage(91)
 
 
-def test_when_nothing_is_left_an_inner_run_ends_after_its_first_call() -> None:
+def test_without_remaining_tokens_an_inner_run_ends_after_its_first_call() -> None:
     inner = Agent(ScriptedModel.repeat(spent(calling("nothing"), 40)), "x")
 
     @tool(sequential=True)
@@ -192,10 +192,10 @@ def test_when_nothing_is_left_an_inner_run_ends_after_its_first_call() -> None:
     assert caught.value.messages[-1].text == "both ended"
 
 
-# How deep, how long, who is asked
+# Depth, time and approvers
 
 
-def test_agents_that_call_each_other_in_a_circle_end() -> None:
+def test_agents_that_call_each_other_in_a_circle_stop() -> None:
     depth = 0
 
     @tool
@@ -214,7 +214,7 @@ def test_agents_that_call_each_other_in_a_circle_end() -> None:
     assert "at its limit of 0 nested runs" in strict.run_sync("go").output
 
 
-def test_an_inner_agent_may_not_allow_itself_more_depth_than_the_outer_one() -> None:
+def test_an_inner_agent_cannot_exceed_the_depth_of_the_outer_agent() -> None:
     deepest = expert("deepest")
     middle = expert(
         calling(("deepest", {"input": "?"})),
@@ -228,7 +228,7 @@ def test_an_inner_agent_may_not_allow_itself_more_depth_than_the_outer_one() -> 
     assert "at its limit of 1 nested runs" in middle.chain.model.requests[-1].messages[-1].text  # type: ignore[attr-defined]
 
 
-async def test_cancelling_the_outer_run_cancels_the_inner_one() -> None:
+async def test_cancelling_the_outer_run_cancels_the_inner_run() -> None:
     never, ended = Never(), asyncio.Event()
 
     class Watched(Never):
@@ -247,21 +247,21 @@ async def test_cancelling_the_outer_run_cancels_the_inner_one() -> None:
     assert ended.is_set()
 
 
-def test_the_seconds_of_the_outer_run_end_the_inner_one() -> None:
+def test_the_seconds_of_the_outer_run_end_the_inner_run() -> None:
     outer = boss(calling(ASK), tools=[offered(Agent(Never(), "x"))], limits=Limits(seconds=0.1))
     with raises(LimitExceeded, value=0.1, limit="seconds") as caught:
         outer.run_sync("go")
     assert "was cancelled with the run" in caught.value.messages[-1].text
 
 
-def test_a_time_limit_of_the_tool_ends_the_inner_run_and_the_outer_one_goes_on() -> None:
+def test_a_time_limit_of_the_tool_ends_the_inner_run_and_the_outer_run_continues() -> None:
     outer = boss(calling(ASK), "done", tools=[offered(Agent(Never(), "x"), timeout=0.05)])
     result = outer.run_sync("go")
     assert result.output == "done"
     assert "did not end within 0.05 seconds" in result.messages[2].text
 
 
-def test_the_approver_of_the_outer_run_is_asked_about_inner_calls() -> None:
+def test_the_approver_of_the_outer_run_decides_about_inner_calls() -> None:
     @tool(approval="always")
     async def launch() -> str:
         return "launched"
@@ -280,7 +280,7 @@ def test_the_approver_of_the_outer_run_is_asked_about_inner_calls() -> None:
     assert approved.messages[2].text == "launched"
 
 
-def test_tools_inside_get_the_dependencies_and_stable_keys() -> None:
+def test_tools_of_inner_agents_get_the_dependencies_and_stable_keys() -> None:
     seen: list[tuple[Any, str]] = []
 
     @tool
@@ -314,13 +314,13 @@ def test_events_of_the_inner_run_arrive_nested_in_order() -> None:
     assert isinstance(events[-1], RunFinished)
 
 
-async def test_asked_outside_of_any_run_it_answers_as_well() -> None:
+async def test_the_tool_also_answers_outside_of_a_run() -> None:
     one = offered(expert("Because."))
     result = await one.call(ToolCall("c", "expert", '{"input": "why?"}'), ToolContext(None))
     assert (result.status, result.content) == ("success", "Because.")
 
 
-def test_it_is_a_tool_like_any_other() -> None:
+def test_the_tool_has_the_options_of_any_tool() -> None:
     one = offered(expert("a"), max_calls=1, timeout=5)
     assert (one.policy.max_calls, one.policy.timeout) == (1, 5)
     assert [made.name for made in Toolset([one]).prefixed("team_")] == ["team_expert"]
@@ -328,7 +328,7 @@ def test_it_is_a_tool_like_any_other() -> None:
         offered(expert("a"), timeout=-1)
 
 
-def test_ten_agents_asked_at_once_answer_in_call_order_and_are_all_counted() -> None:
+def test_ten_agents_called_at_once_answer_in_call_order_and_are_all_counted() -> None:
     inner = Agent(ScriptedModel.repeat(lambda sent: spent(sent.messages[-1].text, 7)), "x")
     calls = calling(*[("expert", {"input": f"q{number}"}, f"c{number}") for number in range(10)])
     result = boss(spent(calls, 1), spent("done", 1), tools=[offered(inner)]).run_sync("go")
@@ -336,7 +336,7 @@ def test_ten_agents_asked_at_once_answer_in_call_order_and_are_all_counted() -> 
     assert result.usage == Usage(72)
 
 
-def test_nested_runs_below_zero_is_no_limit_that_can_be_kept() -> None:
+def test_a_negative_limit_of_nested_runs_is_refused() -> None:
     with raises(ValueError, name="nested_runs"):
         Limits(nested_runs=-1)
 

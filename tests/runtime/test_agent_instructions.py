@@ -40,7 +40,7 @@ def test_an_agent_has_instructions_or_layers() -> None:
         ANY(Chain(MODEL, "Be brief."), "Go.")
 
 
-def test_settings_of_an_agent_are_above_those_of_its_model_and_below_those_of_a_run() -> None:
+def test_settings_of_an_agent_override_settings_of_its_model_and_a_run_overrides_both() -> None:
     model = OpenAIModel("m", settings=ModelSettings(temperature=0.1, max_tokens=10))
     agent = Agent(model, settings={"temperature": 0.5, "seed": 1})
     assert sent_settings(agent) == ModelSettings(temperature=0.5, max_tokens=10, seed=1)
@@ -50,13 +50,13 @@ def test_settings_of_an_agent_are_above_those_of_its_model_and_below_those_of_a_
     assert model.settings == ModelSettings(temperature=0.1, max_tokens=10)
 
 
-def test_settings_of_an_agent_are_those_of_a_model_that_replaces_its_own() -> None:
+def test_settings_of_an_agent_also_apply_to_a_model_that_replaces_its_model() -> None:
     agent = Agent(OpenAIModel("a"), settings=ModelSettings(seed=1)).with_changes(settings={"top_p": 0.5})
     other = agent.with_changes(model=OpenAIModel("b", settings=ModelSettings(seed=7, max_tokens=9)))
     assert sent_settings(other) == ModelSettings(seed=1, top_p=0.5, max_tokens=9)
     assert sent_settings(agent.with_changes(model=OpenAIModel("b"), settings={"seed": 2})).seed == 2
 
 
-def test_a_mapping_of_settings_contains_names_of_settings() -> None:
+def test_a_mapping_of_settings_must_have_names_of_settings() -> None:
     with raises(UnknownOption):
         Agent(OpenAIModel("m"), settings={"temprature": 0})

@@ -1,4 +1,4 @@
-"""Cancellation anywhere, plug-ins that raise or return garbage, sessions others write or delete: each ends typed."""
+"""Cancellation, plug-ins that raise or return garbage, sessions that other code writes or deletes: each ends typed."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def listen(event: object) -> None:
 
 
 @pytest.mark.parametrize("heard", [False, True], ids=["silent", "heard"])
-async def test_a_run_cancelled_at_any_step_goes_on_with_the_same_messages(heard: bool) -> None:
+async def test_a_run_cancelled_at_any_step_resumes_with_the_same_messages(heard: bool) -> None:
     options: Any = {"approve": approve, **({"on_event": listen} if heard else {})}
     whole = await cashier([], SCRIPT).run("pay", run_id="r", **options)
     steps = 0
@@ -127,14 +127,14 @@ async def test_a_run_cancelled_at_any_step_goes_on_with_the_same_messages(heard:
             assert roles(resumed.messages) == roles(whole.messages), steps
             assert tuple(session.conversation) == resumed.messages
             assert resumed.output == whole.output
-            assert len(paid) <= 2  # a call that was under way may run again, with the same idempotency key
+            assert len(paid) <= 2  # a call in progress may run again, with the same idempotency key
         steps += 1
     assert steps >= 10  # on Python 3.14; one more before
     assert tuple(session.conversation) == whole.messages
 
 
 class Garbage:
-    """A model that answers with anything."""
+    """A model that answers with any object."""
 
     name = "garbage"
 
@@ -160,7 +160,7 @@ def test_a_model_that_answers_with_garbage_is_a_model_error(answer: object) -> N
 
 
 @pytest.mark.parametrize("found", [None, 3, "look", ["look"], [None], [tool(print), tool(print)]])
-def test_a_toolset_that_returns_garbage_ends_the_run_before_anything_is_sent(found: Any) -> None:
+def test_a_toolset_that_returns_garbage_ends_the_run_before_any_request(found: Any) -> None:
     class Tools:
         async def at(self, ctx: PromptContext) -> Any:
             return found
@@ -199,7 +199,7 @@ def test_a_selector_that_returns_garbage_or_raises_is_a_prompt_error(found: Any,
 
 @pytest.mark.parametrize("answer", [None, 0, "yes", 1, b"yes", ValueError("no"), KeyError("k")], ids=repr)
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_decider_that_raises_or_answers_with_garbage_runs_no_call_and_loses_nothing(
+def test_a_decider_that_raises_or_answers_with_garbage_runs_no_call_and_loses_no_result(
     answer: Any, is_async: bool
 ) -> None:
     paid: list[int] = []
@@ -241,13 +241,13 @@ with Memory(sys.argv[1]) as memory:
 """
 
 
-def test_a_run_of_another_process_on_the_same_session_loses_nothing_of_either(tmp_path: Path) -> None:
+def test_a_run_of_another_process_on_the_same_session_loses_no_message_of_either(tmp_path: Path) -> None:
     with Memory(tmp_path) as memory:
         session = memory.session("s")
 
         @tool
         def other() -> str:
-            """Lets another process run on the conversation."""
+            """Start another process that runs on the conversation."""
             subprocess.run([sys.executable, "-c", WRITER, str(tmp_path)], check=True, cwd=ROOT, timeout=60)
             return "it ran"
 
@@ -260,7 +260,7 @@ def test_a_run_of_another_process_on_the_same_session_loses_nothing_of_either(tm
 
 
 @pytest.mark.parametrize("step", [1, 2])
-def test_a_session_deleted_during_a_run_ends_it_typed_with_what_was_done(tmp_path: Path, step: int) -> None:
+def test_a_session_deleted_during_a_run_ends_it_with_a_typed_error_and_its_messages(tmp_path: Path, step: int) -> None:
     with Memory(tmp_path) as memory:
         session = memory.session("s")
         done = 0
@@ -284,7 +284,7 @@ def test_a_session_deleted_during_a_run_ends_it_typed_with_what_was_done(tmp_pat
 
 
 @pytest.mark.parametrize("found", [None, 3, "text", ["text"], [None], {"a": 1}, ValueError("no")], ids=repr)
-def test_a_memory_that_raises_or_returns_garbage_sends_and_keeps_nothing(found: Any) -> None:
+def test_a_memory_that_raises_or_returns_garbage_ends_the_run_without_a_request(found: Any) -> None:
     def recall(query: str) -> Any:
         if isinstance(found, Exception):
             raise found
@@ -299,7 +299,7 @@ def test_a_memory_that_raises_or_returns_garbage_sends_and_keeps_nothing(found: 
         assert "recall: expected Document" in str(caught.value)
 
 
-def test_what_a_run_would_leave_out_of_a_context_is_refused_by_name() -> None:
+def test_parts_of_a_context_that_a_run_would_ignore_are_refused_by_name() -> None:
     session = Session()
     session.append(Message("user", "Hi."), Message("assistant", "Hello."), key="k")
     before = [Message("user", "Hey."), Message("assistant", "Hello.")]
@@ -315,7 +315,7 @@ def test_what_a_run_would_leave_out_of_a_context_is_refused_by_name() -> None:
 
 
 class Mute(OSError):
-    """An error that cannot say what it is."""
+    """An error whose text cannot be computed."""
 
     def __str__(self) -> str:
         raise RuntimeError("no text")
@@ -351,7 +351,7 @@ async def test_an_error_without_a_text_stays_the_error_of_its_run(tmp_path: Path
 
 
 @pytest.mark.parametrize("run_id", [7, 0, "", b"r", True])
-def test_the_id_of_a_run_is_text(run_id: Any) -> None:
+def test_the_id_of_a_run_must_be_text(run_id: Any) -> None:
     model = ScriptedModel(["Hello."])
     with raises(AgentDefinitionError, name="run_id"):
         Agent(model).run_sync("Hi.", run_id=run_id)
@@ -359,7 +359,7 @@ def test_the_id_of_a_run_is_text(run_id: Any) -> None:
 
 
 @pytest.mark.parametrize("name", [7, None, b"shop"])
-def test_names_that_a_journal_holds_are_text(name: Any) -> None:
+def test_names_in_a_journal_must_be_text(name: Any) -> None:
     with raises(AgentDefinitionError, name="name"):
         Agent(ScriptedModel(["Hello."]), name=name)
     with raises(AgentDefinitionError, name="session.id"):

@@ -1,4 +1,4 @@
-"""One run goes on in one place at a time, and an agent that plain code runs cannot pause the run around it."""
+"""One run executes in one place at a time, and an agent that plain code runs cannot pause the run around it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAY = calling(("pay", {"amount": 3}, "c1"))
 
 
 class Bank:
-    """An agent whose tool says that it began, and then waits to be let go on."""
+    """An agent whose tool reports its start, and then waits for an event."""
 
     def __init__(self) -> None:
         self.paid: list[int] = []
@@ -48,7 +48,7 @@ class Bank:
 
 
 @pytest.mark.parametrize("copied", [False, True])
-async def test_a_journal_that_two_tasks_resume_at_once_is_gone_on_with_once(copied: bool) -> None:
+async def test_a_journal_that_several_tasks_resume_at_once_is_continued_once(copied: bool) -> None:
     bank = Bank()
     journal = await asyncio.to_thread(bank.paused)
     bank.go.set()
@@ -58,11 +58,11 @@ async def test_a_journal_that_two_tasks_resume_at_once_is_gone_on_with_once(copi
     busy = [one for one in ended if isinstance(one, RunBusy)]
     assert len(busy) == 2 and bank.paid == [3] and busy[0].run_id == journal.run_id
     assert pickle.loads(pickle.dumps(busy[0])).run_id == journal.run_id
-    again = await bank.agent("done").resume(journal, approve={"c1": True})  # it is free when the first one has ended
+    again = await bank.agent("done").resume(journal, approve={"c1": True})  # free after the end of the first run
     assert again.output == "done"
 
 
-def test_a_run_that_goes_on_in_a_thread_or_in_another_process_is_busy(tmp_path: Path) -> None:
+def test_a_run_in_progress_in_a_thread_or_in_another_process_is_busy(tmp_path: Path) -> None:
     bank, path = Bank(), tmp_path / "run.jsonl"
     journal = bank.paused(journal=path)
     assert journal.file == path
@@ -82,7 +82,7 @@ def test_a_run_that_goes_on_in_a_thread_or_in_another_process_is_busy(tmp_path: 
         if not child:
             status = 1
             try:
-                bank.go.set()  # its own: here nothing waits
+                bank.go.set()  # a separate event: here the tool does not wait
                 bank.agent("done").resume_sync(Journal.read(path), approve={"c1": True})
             except RunBusy:
                 status = 0
@@ -94,7 +94,7 @@ def test_a_run_that_goes_on_in_a_thread_or_in_another_process_is_busy(tmp_path: 
     assert results[0].output == "done" and bank.paid == [3]
 
 
-def test_a_run_in_a_file_goes_on_in_the_file_whatever_it_is_resumed_with(tmp_path: Path) -> None:
+def test_a_run_in_a_file_continues_in_the_file_from_any_form_of_its_journal(tmp_path: Path) -> None:
     bank, path = Bank(), tmp_path / "run.jsonl"
     bank.go.set()
     journal = pickle.loads(pickle.dumps(bank.paused(journal=path)))
@@ -103,7 +103,7 @@ def test_a_run_in_a_file_goes_on_in_the_file_whatever_it_is_resumed_with(tmp_pat
     result = bank.agent("done").resume_sync(journal, approve={"c1": True}, journal=path)
     assert Journal.read(path).messages == result.messages and result.journal.file == path
     for known in (result.journal, path):
-        assert bank.agent().resume_sync(known).output == "done"  # nothing is left to do
+        assert bank.agent().resume_sync(known).output == "done"  # all is done
     with raises(JournalError, value="changed"):
         bank.agent("done").resume_sync(journal, approve={"c1": True})
     path.unlink()
@@ -112,7 +112,7 @@ def test_a_run_in_a_file_goes_on_in_the_file_whatever_it_is_resumed_with(tmp_pat
     assert bank.paid == [3] and not path.exists()
 
 
-def test_a_journal_in_memory_that_goes_on_in_a_file_is_whole_there(tmp_path: Path) -> None:
+def test_a_journal_in_memory_that_continues_in_a_file_is_complete_there(tmp_path: Path) -> None:
     bank, path = Bank(), tmp_path / "run.jsonl"
     bank.go.set()
     result = bank.agent("done").resume_sync(bank.paused(), approve={"c1": True}, journal=path)
@@ -121,20 +121,20 @@ def test_a_journal_in_memory_that_goes_on_in_a_file_is_whole_there(tmp_path: Pat
         bank.agent("done").resume_sync(bank.paused(), approve={"c1": True}, journal=path)
 
 
-def test_a_disk_that_was_full_for_a_while_leaves_each_line_once(tmp_path: Path) -> None:
+def test_a_disk_that_was_full_for_some_time_has_each_line_once(tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")  # not on Windows
     path, room, ends = tmp_path / "run.jsonl", resource.getrlimit(resource.RLIMIT_FSIZE), [0]
 
     @tool
     async def fill() -> str:
-        """Leave room for a part of a line."""
+        """Leave space for a part of a line."""
         ends[0] = path.stat().st_size + 20
         resource.setrlimit(resource.RLIMIT_FSIZE, (ends[0], room[1]))
         return "filled"
 
     @tool
     async def free() -> str:
-        """Make room when a line was cut."""
+        """Make space after a line was cut."""
         await eventually(lambda: path.stat().st_size >= ends[0])
         await asyncio.sleep(0.02)
         resource.setrlimit(resource.RLIMIT_FSIZE, room)
@@ -150,7 +150,7 @@ def test_a_disk_that_was_full_for_a_while_leaves_each_line_once(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("stored", [False, True])
-def test_a_journal_whose_run_went_on_since_is_refused(tmp_path: Path, stored: bool) -> None:
+def test_a_journal_whose_run_has_continued_since_is_refused(tmp_path: Path, stored: bool) -> None:
     bank = Bank()
     bank.go.set()
     memory = Memory(tmp_path) if stored else None
@@ -201,7 +201,7 @@ def asking(how: str) -> Any:
 
 
 @pytest.mark.parametrize("how", ["async", "sync", "group"])
-def test_an_agent_that_pauses_in_the_code_of_a_tool_ends_the_run_with_what_to_write_instead(how: str) -> None:
+def test_an_agent_that_pauses_in_the_code_of_a_tool_ends_the_run_with_the_alternative(how: str) -> None:
     with raises(ApprovalError, name="bank", value="pay (c1)") as found:
         Agent(ScriptedModel([calling("ask"), "done"]), tools=[asking(how)]).run_sync("go")
     error: Any = found.value
@@ -212,7 +212,7 @@ def test_an_agent_that_pauses_in_the_code_of_a_tool_ends_the_run_with_what_to_wr
 
 
 @pytest.mark.parametrize(("how", "shown"), [("approved", "it is paid"), ("caught", "waits: pay")])
-def test_an_agent_in_the_code_of_a_tool_may_be_approved_there_and_its_pause_be_caught(how: str, shown: str) -> None:
+def test_an_agent_in_the_code_of_a_tool_can_have_an_approver_and_its_pause_can_be_caught(how: str, shown: str) -> None:
     result = Agent(ScriptedModel([calling("ask"), "done"]), tools=[asking(how)]).run_sync("go")
     assert result.messages[2].text == shown
 
@@ -233,7 +233,7 @@ def listening(event: object) -> Any:
         ({}, {"on_event": listening}),
     ],
 )
-def test_no_other_code_of_a_run_pauses_it_either(options: Any, run: Any) -> None:
+def test_other_code_of_a_run_cannot_pause_it_either(options: Any, run: Any) -> None:
     bank = Bank()
     with raises(ApprovalError, name="bank", value="pay (c1)") as found:
         Agent(ScriptedModel([PAY, "done"]), tools=bank.agent().tools.values(), name="outer", **options).run_sync(

@@ -36,7 +36,7 @@ def seen(**options: Any) -> str:
     return next(message.text for message in agent.run_sync(user_input, **options).messages if message.role == "tool")
 
 
-def test_tools_know_for_whom_they_act(tmp_path: Path) -> None:
+def test_tools_receive_the_caller_of_the_run(tmp_path: Path) -> None:
     with Memory(tmp_path, scope="acme") as memory:
         ada = memory.within(Scope("acme", user="ada"))
         cases: list[tuple[dict[str, Any], str]] = [
@@ -63,7 +63,7 @@ def test_tools_know_for_whom_they_act(tmp_path: Path) -> None:
             assert seen(**options) == expected, options
 
 
-def test_names_that_disagree_are_refused_before_anything_is_sent(tmp_path: Path) -> None:
+def test_different_names_of_the_caller_are_refused_before_any_request(tmp_path: Path) -> None:
     with Memory(tmp_path, scope="acme") as memory:
         ada = memory.within(Scope("acme", user="ada"))
         cases: list[dict[str, Any]] = [
@@ -251,7 +251,7 @@ def test_an_agent_as_a_tool_gets_its_deps_or_the_deps_of_the_outer_run() -> None
         outer.run_sync("Hi", deps=Shop("x"))
 
 
-def test_deps_that_cannot_be_created_end_the_run_before_anything_is_sent(
+def test_deps_that_cannot_be_created_end_the_run_before_any_request(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentkit.run.parts.deps_source._SECONDS", 0.05)

@@ -1,4 +1,4 @@
-"""Cancellation, anywhere in a run: the task ends, nothing is left running, the history stays valid."""
+"""Cancellation, anywhere in a run: the task ends, no task remains, the history stays valid."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def cancelled(run: asyncio.Task[object]) -> asyncio.CancelledError:
     return caught.value
 
 
-async def test_while_the_model_is_asked() -> None:
+async def test_during_the_request_of_the_model() -> None:
     session, model = Session(), Never()
     run = asyncio.create_task(Agent(model).run("go", session=session))
     await model.asked.wait()
@@ -34,7 +34,7 @@ async def test_while_the_model_is_asked() -> None:
     assert roles(session.conversation) == "user"
 
 
-async def test_in_the_middle_of_tool_calls_what_is_done_is_kept_and_the_rest_is_marked() -> None:
+async def test_in_the_middle_of_tool_calls_finished_results_stay_and_other_calls_are_marked() -> None:
     running, ended = asyncio.Event(), asyncio.Event()
 
     async def linger() -> str:
@@ -68,10 +68,10 @@ async def test_in_the_middle_of_tool_calls_what_is_done_is_kept_and_the_rest_is_
     assert never == "later was not called: the run was cancelled first."
     follow_up = ScriptedModel(["I see."])
     Agent(follow_up).run_sync("What happened?", session=session)
-    assert len(follow_up.requests[0].messages) == 7  # nothing had to be left out as an orphan
+    assert len(follow_up.requests[0].messages) == 7  # no message had to be removed as an orphan
 
 
-async def test_while_one_tool_runs_alone() -> None:
+async def test_during_a_sequential_tool() -> None:
     running = asyncio.Event()
 
     async def linger() -> str:
@@ -87,7 +87,7 @@ async def test_while_one_tool_runs_alone() -> None:
     assert valid(session.conversation) and roles(session.conversation) == "user assistant tool"
 
 
-async def test_while_a_sync_tool_runs_in_its_thread() -> None:
+async def test_during_a_sync_tool_in_its_thread() -> None:
     running, go = threading.Event(), threading.Event()
 
     def linger() -> str:
@@ -104,7 +104,7 @@ async def test_while_a_sync_tool_runs_in_its_thread() -> None:
     assert valid(session.conversation) and "may still have had an effect" in session.conversation[-1].text
 
 
-async def test_a_tool_that_swallows_its_cancellation_does_not_save_the_run() -> None:
+async def test_a_tool_that_ignores_its_cancellation_does_not_stop_the_cancellation_of_the_run() -> None:
     running = asyncio.Event()
 
     async def stubborn() -> str:
@@ -121,7 +121,7 @@ async def test_a_tool_that_swallows_its_cancellation_does_not_save_the_run() -> 
     assert valid(session.conversation) and roles(session.conversation) == "user assistant tool"
 
 
-async def test_while_a_person_is_asked() -> None:
+async def test_during_an_approval() -> None:
     asking = asyncio.Event()
 
     async def approve(call: ToolCall) -> bool:
@@ -138,7 +138,7 @@ async def test_while_a_person_is_asked() -> None:
     assert roles(session.conversation) == "user"
 
 
-async def test_while_memory_is_asked() -> None:
+async def test_during_the_recall() -> None:
     go = threading.Event()
 
     class Slow(Library):
@@ -154,7 +154,7 @@ async def test_while_memory_is_asked() -> None:
     assert len(session.conversation) == 0
 
 
-async def test_results_that_cannot_be_kept_are_noted_on_the_cancellation() -> None:
+async def test_results_that_cannot_be_stored_are_notes_of_the_cancellation() -> None:
     running = asyncio.Event()
 
     async def linger() -> str:
@@ -178,7 +178,7 @@ async def test_results_that_cannot_be_kept_are_noted_on_the_cancellation() -> No
     assert roles(session.conversation) == "user"
 
 
-async def test_twice_in_a_row() -> None:
+async def test_two_cancellations_in_a_row() -> None:
     running = asyncio.Event()
 
     async def slow_to_leave() -> str:
@@ -204,7 +204,7 @@ async def test_twice_in_a_row() -> None:
     assert valid(session.conversation)
 
 
-async def test_before_it_began() -> None:
+async def test_before_the_start() -> None:
     session = Session()
     run = asyncio.create_task(Agent(ScriptedModel(["never"])).run("go", session=session))
     await cancelled(run)

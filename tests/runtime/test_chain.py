@@ -49,7 +49,7 @@ async def test_a_chain_streams_to_a_listener() -> None:
     assert pieces == ["one", " two"]
 
 
-def test_compose_shows_everything_and_sends_nothing() -> None:
+def test_compose_shows_the_complete_request_and_sends_nothing() -> None:
     model = ScriptedModel([])
     chain = Chain(model, "Be brief.", output=City)
     shown = chain.compose(PromptContext(user_input="go"))
@@ -68,7 +68,7 @@ def needy() -> Layers:
     )
 
 
-async def test_all_missing_kwargs_are_named_with_their_prompts_before_anything_is_sent() -> None:
+async def test_all_missing_kwargs_are_named_with_their_prompts_before_any_request() -> None:
     model = ScriptedModel([])
     with pytest.raises(KwargsError) as caught:
         await Chain(model, needy()).run("hi")
@@ -78,7 +78,7 @@ async def test_all_missing_kwargs_are_named_with_their_prompts_before_anything_i
     assert not model.requests
 
 
-def test_preflight_takes_text_a_mapping_or_a_user_input() -> None:
+def test_preflight_accepts_text_a_mapping_or_a_user_input() -> None:
     chain = Chain(ScriptedModel([]), needy())
     good = {"tone": "warm", "lang": "en"}
     chain.preflight(UserInput("hi", additional_kwargs=good))
@@ -89,33 +89,33 @@ def test_preflight_takes_text_a_mapping_or_a_user_input() -> None:
         assert "lang" in caught.value.problems
 
 
-def test_preflight_asks_nothing_where_no_prompt_does() -> None:
+def test_preflight_without_required_kwargs_finds_no_problem() -> None:
     chain = Chain(ScriptedModel([]), "Be brief.")
     chain.preflight("hi")
     chain.preflight({"input": "hi"})
     assert chain.additional_kwargs_schema is None
 
 
-def test_the_schema_says_which_prompt_needs_what() -> None:
+def test_the_schema_names_the_prompts_that_need_each_kwarg() -> None:
     schema = Chain(ScriptedModel([]), needy()).additional_kwargs_schema
     assert schema is not None
     assert set(schema["required"]) == {"tone", "lang"}
     assert "after_input[0]" in str(schema["properties"]["tone"]["x-required-by"])
 
 
-async def test_a_prompt_that_cannot_render_says_where_and_nothing_is_sent() -> None:
+async def test_a_prompt_that_cannot_render_is_named_with_its_line_and_no_request_is_sent() -> None:
     model = ScriptedModel([])
     with raises(TemplateError, line=1, prompt="before_input[0]"):
         await Chain(model, Layers(before_input=TextPrompt("{{ 1 / (user_input.text | length) }}"))).run("")
     assert not model.requests
 
 
-def test_a_template_that_can_never_render_is_refused_when_the_chain_is_made() -> None:
+def test_a_template_that_can_never_render_is_refused_by_the_constructor() -> None:
     with pytest.raises(TemplateError):
         Chain(ScriptedModel([]), TextPrompt("{% if %}"))
 
 
-async def test_a_chain_waits_for_a_selector_that_must_be_awaited() -> None:
+async def test_a_chain_awaits_an_async_selector() -> None:
     class Last:
         async def select(self, query: str, examples: Sequence[Example]) -> Sequence[Example]:
             return examples[-1:]
@@ -126,7 +126,7 @@ async def test_a_chain_waits_for_a_selector_that_must_be_awaited() -> None:
     assert "2+2" in model.requests[0].text and "1+1" not in model.requests[0].text
 
 
-def test_a_budget_holds_for_every_composition() -> None:
+def test_a_budget_applies_to_every_composition() -> None:
     filler = TextPrompt("word " * 500, size=Size(cut="tail"))
     chain = Chain(ScriptedModel([]), Layers(filler), budget=100)
     assert 0 < chain.compose(PromptContext(user_input="hi")).tokens <= 100
@@ -134,7 +134,7 @@ def test_a_budget_holds_for_every_composition() -> None:
         Chain(ScriptedModel([]), "word " * 500, budget=1).compose(PromptContext(user_input="hi"))
 
 
-def test_a_tokenizer_of_ones_own_counts() -> None:
+def test_a_custom_tokenizer_counts() -> None:
     class Letters:
         name = "letters"
         estimated = False

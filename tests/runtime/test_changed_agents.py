@@ -1,4 +1,4 @@
-"""Agents with something changed, for one place or for a block, and runs from code that is not async."""
+"""Agents with changes, for one call or for a block, and runs from code that is not async."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def test_an_override_inside_of_another_adds_its_changes() -> None:
     assert agent.run_sync("x").output == "real"
 
 
-def test_an_overridden_agent_stays_as_long_as_its_override_may_be_looked_up_so_that_no_other_gets_its_place() -> None:
+def test_an_overridden_agent_lives_as_long_as_its_override_so_that_no_other_agent_gets_its_id() -> None:
     class Watched(Agent[None, str]):
         __slots__ = ("__weakref__",)
 
     agent = Watched(ScriptedModel(["real"]))
     seen = weakref.ref(agent)
     with agent.override(model=ScriptedModel.repeat("fake")):
-        context = copy_context()  # as that of a task that outlives the block
+        context = copy_context()  # like the context of a task that outlives the block
     del agent
     gc.collect()
     assert seen() is not None and context.run(seen().run_sync, "x").output == "fake"  # type: ignore[union-attr]
@@ -79,7 +79,7 @@ def test_an_overridden_agent_stays_as_long_as_its_override_may_be_looked_up_so_t
     assert seen() is None
 
 
-def test_an_override_holds_in_its_block_for_inner_runs_too() -> None:
+def test_an_override_applies_in_its_block_to_inner_runs_too() -> None:
     agent = Agent(ScriptedModel.repeat("real"), "x")
     outer = Agent(
         ScriptedModel.repeat(calling(("ask", {"input": "?"})), "done"),
@@ -100,7 +100,7 @@ def test_a_stream_is_read_from_code_that_is_not_async() -> None:
         list(Agent(ScriptedModel.repeat(calling("look")), tools=[look], limits=Limits(steps=1)).stream_sync("go"))
 
 
-def test_a_stream_that_is_left_ends_its_run_and_the_run_waits_for_who_reads() -> None:
+def test_a_stream_that_is_closed_early_ends_its_run_and_the_run_waits_for_its_reader() -> None:
     before = threading.active_count()
     heard: list[Any] = []
     agent = Agent(ScriptedModel.repeat(*["word " * 500]))
@@ -117,12 +117,12 @@ def test_a_stream_passes_events_on_to_another_listener_too() -> None:
     assert heard == events != []
 
 
-def test_text_given_in_place_of_layers_shows_what_memory_finds() -> None:
+def test_a_text_instead_of_layers_shows_the_recalled_documents() -> None:
     agent = Agent(ScriptedModel([]), "One.", memory=Library("The sky is green."))
     assert "The sky is green." in agent.with_changes(instructions="Two.").compose("sky?").to_text()
 
 
-def test_an_override_holds_for_what_is_composed_and_resumed() -> None:
+def test_an_override_applies_to_compose_and_resume() -> None:
     agent = Agent(ScriptedModel([OSError("gone")]), "One.")
     with raises(OSError, args=("gone",)) as failed:
         agent.run_sync("go")
@@ -136,7 +136,7 @@ def test_a_chain_runs_from_code_that_is_not_async() -> None:
     assert Chain(ScriptedModel(["yes"]), "Say yes.").run_sync(PromptContext(user_input="?")) == "yes"
 
 
-def test_one_run_has_another_model_layers_tools_output_and_limits() -> None:
+def test_one_run_can_replace_model_layers_tools_output_and_limits() -> None:
     agent = Agent(ScriptedModel(["first", "last"]), "One.")
     changed = agent.run_sync(
         "x",
@@ -163,7 +163,9 @@ def test_one_run_has_another_model_layers_tools_output_and_limits() -> None:
         ({"tools": look}, ToolDefinitionError),
     ],
 )
-def test_what_is_none_of_its_kind_is_refused_when_it_is_given(given: Any, kind: type[Exception]) -> None:
+def test_an_option_of_another_type_is_refused_by_the_constructor_and_by_the_run(
+    given: Any, kind: type[Exception]
+) -> None:
     at_fault = {"name": next(iter(given))} if kind is AgentDefinitionError else {}
     with raises(kind, **at_fault):
         Agent(**{"model": ScriptedModel([]), **given})
@@ -173,7 +175,7 @@ def test_what_is_none_of_its_kind_is_refused_when_it_is_given(given: Any, kind: 
         Limits(steps="3")  # type: ignore[arg-type]
 
 
-def test_memory_and_compaction_may_be_others_for_a_while_or_for_one_run() -> None:
+def test_memory_and_compaction_can_be_replaced_in_a_block_or_for_one_run() -> None:
     def library(*texts: str) -> Any:
         return lambda query: [Document(text, source="x") for text in texts]
 
@@ -200,7 +202,7 @@ def test_memory_and_compaction_may_be_others_for_a_while_or_for_one_run() -> Non
     assert "They said" not in trimmed.run_sync("and?", session=session).composition.user.text
 
 
-def test_a_memory_that_no_prompt_shows_and_options_without_one_are_refused() -> None:
+def test_a_memory_without_a_prompt_and_options_without_a_memory_are_refused() -> None:
     model = ScriptedModel.repeat("x")
     placed = Agent(model, layers=Layers("Be brief."))
     with raises(AgentDefinitionError, name="layers"):

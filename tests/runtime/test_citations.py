@@ -1,4 +1,4 @@
-"""Citations: the documents an answer names by their labels, and the labels that no document has."""
+"""Citations: the documents that an answer names by their labels, and the labels without a document."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def test_several_labels_may_share_brackets() -> None:
     assert result.unknown_labels == ("c.md#7",)
 
 
-def test_a_label_of_no_document_is_no_citation_and_is_reported_once() -> None:
+def test_a_label_without_a_document_is_no_citation_and_is_reported_once() -> None:
     result = answered("See [sky.md#9], [sky.md#9], [1], [sic], [x](y#z), [] and sky.md#0.")
     assert result.citations == () and result.unknown_labels == ("sky.md#9",)
     alone = Agent(ScriptedModel(["See [sky.md#0]."])).run_sync("x")
     assert alone.citations == () and alone.unknown_labels == ("sky.md#0",)
 
 
-def test_what_was_not_shown_cannot_be_cited() -> None:
+def test_a_document_that_the_prompt_does_not_show_cannot_be_cited() -> None:
     layers = Layers(before_input=MemoPrompt(size=Size(max=12, cut="items")))
     result = answered(f"[sky.md#0] [{GREEN.label}]", layers)
     assert "Grass" not in result.composition.user.text
@@ -49,7 +49,7 @@ def test_what_was_not_shown_cannot_be_cited() -> None:
     assert len(answered("[sky.md#0]", through_a_filter).citations) == 1
 
 
-def test_documents_with_equal_labels_are_cited_apart() -> None:
+def test_documents_with_equal_labels_are_cited_separately() -> None:
     twins = [
         Document("Ada earns five.", source="n.md", position=0),
         Document("Bob owes six.", source="n.md", position=0),
@@ -75,7 +75,7 @@ def test_an_answer_of_another_type_cites_from_the_text_of_the_reply(steps: int) 
 
 
 def searched(returned: object, text: str, memory: list[Document] | None = None) -> RunResult[str]:
-    """Return a run in which a tool returned something, before the answer."""
+    """Return a run in which a tool returned a value, before the answer."""
 
     @tool
     def search(query: str) -> object:
@@ -97,13 +97,13 @@ def test_documents_that_a_tool_returned_can_be_cited() -> None:
     assert [one.label for one in searched(BLUE, "Blue [sky.md#0].").citations] == ["sky.md#0"]
 
 
-def test_a_model_reads_of_a_document_of_a_tool_what_it_can_use() -> None:
+def test_a_model_receives_the_useful_fields_of_a_document_of_a_tool() -> None:
     result = searched([Document("Blue.", source="sky.md", position=0, score=0.5, id="x1", metadata={"page": 2})], "ok")
     read = result.messages[2].text
     assert read == '[{"label": "sky.md#0", "text": "Blue.", "source": "sky.md", "metadata": {"page": 2}}]'
 
 
-def test_a_document_of_the_memory_is_not_replaced_by_one_of_a_tool() -> None:
+def test_a_document_of_the_memory_is_not_replaced_by_a_document_of_a_tool() -> None:
     lie = Document("The sky is green.", source="sky.md", position=0)
     result = searched([lie], "Blue [sky.md#0].", memory=FOUND)
     assert [one.document.text for one in result.citations] == [BLUE.text]
@@ -120,6 +120,6 @@ def test_a_document_of_the_memory_is_not_replaced_by_one_of_a_tool() -> None:
         {"label": "sky.md#0", "text": None},
     ],
 )
-def test_what_only_looks_like_a_document_is_not_cited(returned: object) -> None:
+def test_a_value_that_resembles_a_document_is_not_cited(returned: object) -> None:
     result = searched(returned, "Blue [sky.md#0].")
     assert result.citations == () and result.unknown_labels == ("sky.md#0",)

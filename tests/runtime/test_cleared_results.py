@@ -57,11 +57,11 @@ def test_old_results_are_cleared_in_batches() -> None:
         ["-", "-", "3", "4"],
         ["-", "-", "-", "-", "5"],
     ]
-    # Between two clearings, a prompt starts with the whole prompt before it.
+    # Between two clearings, a prompt starts with the complete previous prompt.
     assert sent[4].messages[: len(sent[3].messages)] == sent[3].messages
 
 
-def test_the_conversation_stays_whole_and_later_turns_send_the_same_placeholders() -> None:
+def test_the_conversation_stays_complete_and_later_turns_send_the_same_placeholders() -> None:
     clear = ClearResults(keep=1, over=100, batch=0)
     model = ScriptedModel([*asks(1, 2, 3), "Done.", *asks(4), "Done again."])
     agent, session = Agent(model, tools=[page, clear]), Session("s")
@@ -88,7 +88,7 @@ def test_the_model_reads_a_cleared_result_again() -> None:
     assert sent[-1].messages[-1].text.startswith("1 word wor\n[Characters 5 to 15 of 2,507;")
 
 
-def test_an_id_is_no_personal_data() -> None:
+def test_an_id_is_not_personal_data() -> None:
     # In hexadecimal digits, the id of the result of this page would be read as a telephone number.
     sent = prompts([page, ClearResults(keep=1, over=100, batch=0)], [*asks(179, 180), "Done."])
     text = sent[-1].messages[3].text
@@ -101,7 +101,7 @@ def test_an_unknown_id_is_a_failure_for_the_model() -> None:
     assert "copy the id" in prompts([ClearResults()], [call, "Done."])[-1].messages[-1].text
 
 
-def test_results_of_equal_call_ids_are_read_apart() -> None:
+def test_results_of_equal_call_ids_are_read_separately() -> None:
     numbers = iter((1, 2, 3))
 
     @tool
@@ -245,7 +245,7 @@ def test_a_resumed_run_sends_the_same_prompts() -> None:
         assert resumed.composition.messages in expected, end
 
 
-def test_a_budget_cuts_what_clearing_leaves() -> None:
+def test_a_budget_cuts_the_results_that_clearing_leaves() -> None:
     clear = ClearResults(keep=1, over=100, batch=0)
     sent = prompts([page, clear], [*asks(1, 2, 3, 4), "Done."], budget=1_000)
     assert shown(sent[-1]) == ["-", "-", "-", "4"]
@@ -256,7 +256,7 @@ def test_a_budget_cuts_what_clearing_leaves() -> None:
     assert sum(row.tokens for row in tight.explain()) == tight.tokens
 
 
-def test_compaction_counts_what_the_prompt_shows_and_summarises_whole_results() -> None:
+def test_compaction_counts_the_placeholders_and_summarises_complete_results() -> None:
     clear = ClearResults(keep=1, over=100, batch=0)
     for with_clearing, is_cut in ((True, False), (False, True)):
         model = ScriptedModel([*asks(1, 2, 3), "Done.", "Yes."])

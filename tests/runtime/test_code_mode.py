@@ -160,7 +160,7 @@ def test_a_run_resumed_at_any_entry_makes_each_call_once(tmp_path: Path) -> None
         assert len(made) == (0 if '"name":"run_code","content"' in text else 3 - recorded), end
 
 
-def test_code_that_makes_other_calls_when_it_is_executed_again_ends_the_run() -> None:
+def test_code_whose_calls_differ_in_a_second_execution_ends_the_run() -> None:
     journal, waiting = paused_journal(agent("a = await stock('lamp')\nawait buy('desk')"))
     changed = journal.dumps().replace("stock('lamp')", "stock('desk')")
     with pytest.raises(JournalError, match="executed again"):

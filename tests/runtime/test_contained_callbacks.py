@@ -60,7 +60,7 @@ def test_a_callback_of_contained_code_that_exits_stops_no_event_loop(caplog: pyt
         assert asyncio.run(serve()) == "served"
 
 
-def test_exits_of_the_program_itself_end_it_after_and_during_contained_code() -> None:
+def test_exits_of_the_program_end_it_after_and_during_contained_code() -> None:
     async def exit_main() -> None:
         sys.exit(3)
 

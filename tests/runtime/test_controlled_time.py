@@ -23,11 +23,11 @@ DAY = 86_400.0
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have threads get as much real time as a busy machine needs."""
+    """Give threads as much real time as a busy machine needs."""
     monkeypatch.setattr(sys.modules[controlled_time.__module__], "_PATIENCE", 3.0)
 
 
-def test_a_model_that_takes_a_day_is_cut_at_the_limit_of_the_run() -> None:
+def test_a_model_that_takes_a_day_is_cancelled_at_the_limit_of_the_run() -> None:
     agent = Agent(ScriptedModel([Delayed(DAY, "late")]), limits=Limits(seconds=60))
     with controlled_time() as clock, pytest.raises(LimitExceeded) as caught:
         agent.run_sync("x")
@@ -35,14 +35,14 @@ def test_a_model_that_takes_a_day_is_cut_at_the_limit_of_the_run() -> None:
     assert 60 <= clock.seconds < 120
 
 
-def test_a_delay_within_the_limit_is_waited_for() -> None:
+def test_a_delay_within_the_limit_is_awaited() -> None:
     agent = Agent(ScriptedModel([Delayed(DAY, "late")]), limits=Limits(seconds=2 * DAY))
     with controlled_time() as clock:
         assert agent.run_sync("x").output == "late"
     assert clock.seconds == pytest.approx(DAY)
 
 
-def test_the_pauses_between_the_tries_of_a_tool_pass_at_once() -> None:
+def test_the_pauses_between_the_attempts_of_a_tool_take_no_real_time() -> None:
     tries: list[float] = []
 
     @tool(retries=3, backoff=10.0)
@@ -60,7 +60,7 @@ def test_the_pauses_between_the_tries_of_a_tool_pass_at_once() -> None:
     assert clock.seconds == pytest.approx(60)
 
 
-def test_a_tool_that_hangs_ends_at_its_time_limit() -> None:
+def test_a_tool_that_never_answers_ends_at_its_time_limit() -> None:
     @tool(timeout=600)
     async def hang() -> str:
         """Never answers."""
@@ -73,7 +73,7 @@ def test_a_tool_that_hangs_ends_at_its_time_limit() -> None:
     assert clock.seconds == pytest.approx(600)
 
 
-def test_a_thread_gets_real_time_to_answer_and_one_that_hangs_is_cut() -> None:
+def test_a_thread_gets_real_time_to_answer_and_a_thread_that_hangs_is_cancelled() -> None:
     released = threading.Event()
 
     @tool(timeout=600)
@@ -97,7 +97,7 @@ def test_a_thread_gets_real_time_to_answer_and_one_that_hangs_is_cut() -> None:
     assert "600" in result.messages[3].text
 
 
-async def test_the_loop_that_is_running_is_controlled_and_has_its_own_time_again_behind_the_block() -> None:
+async def test_the_running_loop_is_controlled_and_has_real_time_after_the_block() -> None:
     loop = asyncio.get_running_loop()
     with controlled_time() as clock:
         began = loop.time()
@@ -110,7 +110,7 @@ async def test_the_loop_that_is_running_is_controlled_and_has_its_own_time_again
     await asyncio.sleep(0)
 
 
-async def test_an_agent_that_is_run_in_a_controlled_loop_and_one_run_from_its_tool_share_the_clock() -> None:
+async def test_an_agent_in_a_controlled_loop_and_an_agent_in_its_tool_share_the_clock() -> None:
     inner = Agent(ScriptedModel([Delayed(DAY, "inner")]))
 
     @tool(timeout=2 * DAY)
@@ -134,7 +134,7 @@ def test_time_is_controlled_by_one_block_at_a_time_and_moves_forward_only() -> N
         assert Agent(ScriptedModel(["again"])).run_sync("x").output == "again"
 
 
-def test_a_reply_that_breaks_off_passes_its_text_on_first() -> None:
+def test_a_reply_that_is_interrupted_streams_its_text_first() -> None:
     heard: list[str] = []
     agent = Agent(ScriptedModel([Delayed(3, CutOff("Half an ans"))]))
     with controlled_time(), pytest.raises(ModelInterrupted) as caught:
@@ -145,7 +145,7 @@ def test_a_reply_that_breaks_off_passes_its_text_on_first() -> None:
         Agent(ScriptedModel([CutOff("Half")])).run_sync("x")
 
 
-def test_a_script_with_a_delay_that_makes_no_sense_is_refused() -> None:
+def test_an_invalid_delay_in_a_script_is_refused() -> None:
     for delayed, name in (
         (Delayed(-1, "x"), "seconds"),
         (Delayed(float("nan"), "x"), "seconds"),
@@ -155,10 +155,10 @@ def test_a_script_with_a_delay_that_makes_no_sense_is_refused() -> None:
             ScriptedModel([delayed])
 
 
-def test_a_tool_that_cancels_itself_inside_is_not_cut_short_for_that() -> None:
+def test_a_timeout_inside_of_a_tool_does_not_end_the_tool() -> None:
     @tool(timeout=600)
     async def work() -> str:
-        """Gives up on one thing, and goes on with another one."""
+        """Stops an inner wait after a timeout, and continues."""
         with suppress(TimeoutError):
             async with asyncio.timeout(1):
                 await asyncio.sleep(DAY)
@@ -196,7 +196,7 @@ def test_a_tool_has_time_to_clean_up_when_it_is_cancelled() -> None:
     assert "cancelled with the run" in session.conversation[2].text
 
 
-def test_a_tool_that_hangs_beside_one_that_is_done_loses_nothing_of_it() -> None:
+def test_a_tool_that_hangs_next_to_a_finished_tool_loses_no_result() -> None:
     @tool
     async def stubborn() -> str:
         """Swallows cancellation."""

@@ -1,4 +1,4 @@
-"""Tools that need `deps`: a run without them, or with others, ends before anything is sent."""
+"""Tools that need `deps`: a run without them, or with other deps, ends before any request."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def look() -> str:
 
 
 @pytest.mark.parametrize("given", [{}, {"deps": None}, {"deps": "shop"}, {"deps": 5}])
-def test_every_tool_that_cannot_work_is_named_before_anything_is_sent_or_kept(given: dict[str, Any]) -> None:
+def test_every_tool_that_cannot_work_is_named_before_any_request(given: dict[str, Any]) -> None:
     model, session = ScriptedModel(["never"]), Session()
     agent = Agent(model, tools=[order, look, pay])
     with raises(DepsMismatch, name="deps") as caught:
@@ -49,7 +49,7 @@ def test_every_tool_that_cannot_work_is_named_before_anything_is_sent_or_kept(gi
     assert len(model.requests) == 0 and len(session.conversation) == 0
 
 
-def test_deps_of_the_type_reach_the_tool_and_tools_that_need_none_need_none() -> None:
+def test_deps_of_the_type_reach_the_tool_and_other_tools_need_no_deps() -> None:
     result = Agent(ScriptedModel([calling(("order", {"what": "tea"})), "ok"]), tools=[order]).run_sync(
         "x", deps=Shop("Ada's")
     )
@@ -66,7 +66,7 @@ def test_tools_of_the_turn_and_of_toolsets_are_checked_too(tools: Any) -> None:
     Agent(model, tools=tools).compose("x")
 
 
-def test_a_resumed_run_needs_them_as_well() -> None:
+def test_a_resumed_run_needs_deps_too() -> None:
     agent = Agent(ScriptedModel([calling("pay"), "ok"]), tools=[pay])
     with pytest.raises(Paused) as paused:
         agent.run_sync("x", deps=Shop("s"))

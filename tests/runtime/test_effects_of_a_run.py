@@ -33,7 +33,7 @@ def result() -> RunResult[str]:
         [*EVERY, ...],
     ],
 )
-def test_what_a_run_did_is_accepted(result: RunResult[str], expected: list[Any]) -> None:
+def test_the_effects_of_a_run_are_accepted(result: RunResult[str], expected: list[Any]) -> None:
     assert_effects(result, expected)
     assert_effects(result.journal, expected)
 
@@ -51,14 +51,16 @@ def test_what_a_run_did_is_accepted(result: RunResult[str], expected: list[Any])
         [..., "calltools", ...],
     ],
 )
-def test_what_a_run_did_not_do_is_refused_with_the_difference(result: RunResult[str], expected: list[Any]) -> None:
+def test_other_effects_than_the_effects_of_a_run_are_refused_with_the_difference(
+    result: RunResult[str], expected: list[Any]
+) -> None:
     with pytest.raises(AssertionError) as caught:
         assert_effects(result, expected)
     assert "CallTools(send)" in str(caught.value)
 
 
 @given(st.data())
-def test_a_list_with_gaps_is_accepted_just_when_it_can_be_filled(result: RunResult[str], data: Any) -> None:
+def test_a_list_with_gaps_is_accepted_if_the_gaps_can_be_filled(result: RunResult[str], data: Any) -> None:
     chosen = sorted(data.draw(st.sets(st.integers(0, len(EVERY) - 1))))
     expected: list[Any] = [...]
     for at in chosen:
@@ -75,12 +77,12 @@ def test_an_error_of_a_run_has_effects_too() -> None:
 
 
 @pytest.mark.parametrize("nothing", [None, "Begin", ValueError("no run")])
-def test_what_has_no_journal_is_refused(nothing: Any) -> None:
+def test_a_value_without_a_journal_is_refused(nothing: Any) -> None:
     with pytest.raises(TypeError):
         effects(nothing)
 
 
-def test_a_str_is_no_list_of_effects(result: RunResult[str]) -> None:
+def test_a_str_is_not_a_list_of_effects(result: RunResult[str]) -> None:
     assert isinstance(result.journal, Journal)
     with pytest.raises(TypeError):
         assert_effects(result, "Begin")

@@ -1,4 +1,4 @@
-"""Events: which ones a run yields, in which order, and what happens when the rest is not read."""
+"""Events: their kinds, their order, and the end of a stream that is not read to its end."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from tests.runtime.scripts import Library, Never, calling, roles
 
 
 async def echo(text: str) -> str:
-    """Say it again."""
+    """Repeat the text."""
     return text
 
 
-async def heard(agent: Agent, text: str = "go") -> list[Event]:
+async def events_of(agent: Agent, text: str = "go") -> list[Event]:
     return [event async for event in agent.stream(text)]
 
 
-async def test_events_come_in_the_order_things_happen() -> None:
+async def test_events_have_the_order_of_the_actions() -> None:
     model = ScriptedModel([calling(("echo", {"text": "hi"}), text="Let me see."), "It says hi."])
-    events = await heard(Agent(model, tools=[echo], memory=Library("a chunk")))
+    events = await events_of(Agent(model, tools=[echo], memory=Library("a chunk")))
     assert [type(event) for event in events] == [
         Recalled,
         PromptComposed,
@@ -59,15 +59,15 @@ async def test_events_come_in_the_order_things_happen() -> None:
 
 
 async def test_the_pieces_of_text_joined_are_the_answer() -> None:
-    events = await heard(Agent(ScriptedModel(["One two\nthree."])))
+    events = await events_of(Agent(ScriptedModel(["One two\nthree."])))
     pieces = [event.text for event in events if isinstance(event, TextDelta)]
     assert len(pieces) == 3
     assert "".join(pieces) == "One two\nthree."
 
 
-async def test_events_say_what_was_composed_called_and_answered() -> None:
+async def test_events_contain_the_compositions_calls_and_results() -> None:
     model = ScriptedModel([calling(("echo", {"text": "hi"})), "done"])
-    events = await heard(Agent(model, tools=[echo]))
+    events = await events_of(Agent(model, tools=[echo]))
     composed = [event for event in events if isinstance(event, PromptComposed)]
     assert [event.composition for event in composed] == list(model.requests)
     assert [event.step for event in composed] == [1, 2]
@@ -81,13 +81,13 @@ async def test_events_say_what_was_composed_called_and_answered() -> None:
 
 async def test_parallel_calls_each_start_and_finish() -> None:
     model = ScriptedModel([calling(("echo", {"text": "a"}), ("echo", {"text": "b"}), "missing"), "done"])
-    events = await heard(Agent(model, tools=[echo]))
+    events = await events_of(Agent(model, tools=[echo]))
     assert [event.call.id for event in events if isinstance(event, ToolStarted)] == ["id1", "id2", "id3"]
     finished = {event.result.call_id: event.result.status for event in events if isinstance(event, ToolFinished)}
     assert finished == {"id1": "success", "id2": "success", "id3": "error"}
 
 
-async def test_what_goes_wrong_is_raised_after_the_events_before_it() -> None:
+async def test_an_error_is_raised_after_the_events_before_it() -> None:
     events: list[Event] = []
     agent = Agent(ScriptedModel([calling(("echo", {"text": "a"})), ModelUnavailable("gone")]), tools=[echo])
     with raises(ModelUnavailable, args=("gone",)):
@@ -99,11 +99,11 @@ async def test_what_goes_wrong_is_raised_after_the_events_before_it() -> None:
 async def test_a_broken_prompt_is_raised_before_any_event() -> None:
     agent = Agent(ScriptedModel(["never"]), layers=Layers(before_input=TextPrompt("{{ additional_kwargs.x }}")))
     with pytest.raises(KwargsError) as caught:
-        await heard(agent)
+        await events_of(agent)
     assert list(caught.value.problems) == ["x"]
 
 
-async def test_leaving_early_cancels_the_run() -> None:
+async def test_closing_a_stream_early_cancels_the_run() -> None:
     ended = asyncio.Event()
 
     async def linger() -> str:
@@ -123,7 +123,7 @@ async def test_leaving_early_cancels_the_run() -> None:
     assert roles(session.conversation) == "user assistant tool"
 
 
-async def test_leaving_early_without_closing_cancels_the_run_soon() -> None:
+async def test_leaving_a_stream_without_closing_it_cancels_the_run_shortly_after() -> None:
     model = Never()
     agent = Agent(model)
     async for event in agent.stream("go"):
@@ -135,7 +135,7 @@ async def test_leaving_early_without_closing_cancels_the_run_soon() -> None:
     assert asyncio.all_tasks() < before or asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_stream_that_nobody_reads_never_starts() -> None:
+async def test_a_stream_that_is_not_read_never_starts() -> None:
     model = ScriptedModel(["never"])
     stream = Agent(model).stream("go")
     await asyncio.sleep(0)
@@ -145,7 +145,7 @@ async def test_a_stream_that_nobody_reads_never_starts() -> None:
 
 async def test_cancelling_the_reader_cancels_the_run() -> None:
     model = Never()
-    reader = asyncio.create_task(heard(Agent(model)))
+    reader = asyncio.create_task(events_of(Agent(model)))
     await model.asked.wait()
     reader.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -154,7 +154,7 @@ async def test_cancelling_the_reader_cancels_the_run() -> None:
 
 
 async def test_a_listener_that_raises_ends_the_run_with_a_valid_history() -> None:
-    """It raises while a sibling call is still running: that one is cancelled, not left behind."""
+    """It raises while a sibling call is still running: this call is cancelled and does not remain."""
     cancelled = asyncio.Event()
 
     running = asyncio.Event()
@@ -188,7 +188,9 @@ async def test_a_listener_that_raises_ends_the_run_with_a_valid_history() -> Non
     ]
 
 
-async def test_leaving_a_run_that_failed_meanwhile_is_quiet(caplog: pytest.LogCaptureFixture) -> None:
+async def test_closing_the_stream_of_a_run_that_failed_meanwhile_raises_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     stream = Agent(ScriptedModel([ModelUnavailable("gone")])).stream("go")
     async for _ in stream:
         await asyncio.sleep(0.05)

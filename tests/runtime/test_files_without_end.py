@@ -1,4 +1,4 @@
-"""A pipe, a device, or a name that no file can have in the place of a file: refused, and not waited for."""
+"""A pipe, a device, or an invalid name instead of a file is refused without a wait."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ KINDS: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door[0])
-def test_what_is_no_file_is_refused_and_not_waited_for(
+def test_a_path_that_is_not_a_regular_file_is_refused_without_a_wait(
     door: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, opened, errors = door

@@ -138,7 +138,7 @@ async def test_forms_of_approved_calls_and_of_inner_agents_wait_too() -> None:
     assert results(done.journal) == ["done"]
 
 
-async def test_outside_of_a_run_and_with_a_wrong_schema_nothing_is_asked() -> None:
+async def test_outside_of_a_run_and_with_a_wrong_schema_no_form_is_shown() -> None:
     assert await ToolContext(None).ask("Which size?", SIZE) is None
 
     @tool

@@ -111,7 +111,7 @@ def test_guards_of_a_stage_run_in_order_on_the_replaced_text() -> None:
     assert (seen, result.messages[0].text) == (["Hi", "Hia"], "Hiab")
 
 
-def test_stop_ends_the_run_with_a_typed_error_and_stores_nothing_that_was_refused() -> None:
+def test_stop_ends_the_run_with_a_typed_error_and_stores_no_refused_text() -> None:
     cases: dict[str, tuple[list[Any], list[str], list[int]]] = {
         "input": ([], [], []),
         "output": (["secret"], ["Hi"], []),
@@ -166,7 +166,7 @@ def test_a_guard_that_fails_or_hangs_or_returns_another_value_stops_the_run() ->
             assert ([7] if stage == "tool_result" else []) == PAID, (stage, check)
 
 
-def test_a_person_decides_what_a_guard_asks() -> None:
+def test_a_person_decides_about_the_question_of_a_guard() -> None:
     def asks(stage: Any) -> list[Guard]:
         return [gives(Ask("sure?"), stage)]
 
@@ -192,7 +192,7 @@ def test_a_person_decides_what_a_guard_asks() -> None:
                 refused.run_sync("Hi", approve=lambda call: Denied("never"))
 
 
-def test_a_person_can_change_the_text_that_a_guard_asks_about() -> None:
+def test_a_person_can_change_the_text_of_the_question_of_a_guard() -> None:
     agent = answers("Yes.", guards=[gives(Ask(), "output")])
     result = agent.run_sync("Hi", approve=lambda call: Approved({"text": "Maybe."}))
     assert result.output == "Maybe."
@@ -279,7 +279,7 @@ def test_a_parallel_guard_can_ask_after_the_reply() -> None:
     assert agent.resume_sync(paused.value.journal, approve={"input_check": True}).output == "Yes."
 
 
-def test_a_stream_holds_text_and_results_back_until_they_are_accepted() -> None:
+def test_a_stream_delays_text_and_results_until_they_are_accepted() -> None:
     def seen(verdict: Any, stage: Any, *replies: Any, **options: Any) -> list[Any]:
         events: list[Any] = []
         agent = answers(*replies, guards=[gives(verdict, stage, **options)])
@@ -403,7 +403,7 @@ def test_invalid_guards_are_refused() -> None:
         pytest.fail(f"case {number}")
 
 
-def test_events_of_a_journal_contain_what_the_guards_have_accepted() -> None:
+def test_events_of_a_journal_contain_the_texts_that_the_guards_accepted() -> None:
     guards = [gives(Replace("r"), "tool_result"), gives(Replace("o"), "output")]
     session = Session("s")
     journal = answers(PAY, "secret", guards=guards).run_sync("Hi", session=session).journal
@@ -430,7 +430,7 @@ def test_the_last_reply_of_a_paused_run_has_the_accepted_text() -> None:
         assert (message.text, message.tool_calls) == ("o", (PAY,)), verdict
 
 
-def test_arguments_that_are_no_json_object_are_refused() -> None:
+def test_arguments_that_are_not_a_json_object_are_refused() -> None:
     for value in ({"amount": object()}, {"amount": float("nan")}, [1], 7, None):
         with raises(GuardError, stage="tool_call"):
             answers(PAY, guards=[gives(Replace(value), "tool_call")]).run_sync("Hi")  # type: ignore[arg-type]
@@ -471,7 +471,7 @@ def test_a_cancelled_run_cancels_its_parallel_guard_and_model_call() -> None:
     assert ended == ["guard"]
 
 
-def test_limits_of_a_run_hold_for_its_guards() -> None:
+def test_limits_of_a_run_apply_to_its_guards() -> None:
     async def slow(text: str) -> None:
         await asyncio.sleep(30)
 

@@ -59,7 +59,7 @@ def test_a_guard_stops_a_payment_after_reading_in_the_same_code() -> None:
     assert PAID == []
 
 
-def test_a_guard_replaces_denies_and_asks_about_calls_of_code() -> None:
+def test_a_guard_replaces_denies_and_questions_calls_of_code() -> None:
     assert "paid 1" in run(Replace({"amount": 1})).messages[2].text
     assert "too much" in run(Replace("too much")).messages[2].text
     assert PAID == []

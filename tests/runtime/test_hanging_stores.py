@@ -76,7 +76,7 @@ print("the end", flush=True)
 
 
 async def once_free(run: Callable[[], Coroutine[Any, Any, RunResult[Any]]]) -> RunResult[Any]:
-    """Return what a run returns, once nobody else has what it uses."""
+    """Return the result of a run, once no other run uses its session."""
     for seconds in longer(0.01):
         try:
             return await run()
@@ -86,7 +86,7 @@ async def once_free(run: Callable[[], Coroutine[Any, Any, RunResult[Any]]]) -> R
 
 
 @pytest.mark.parametrize("how", ["closes", "leaves"])
-def test_what_hangs_for_ever_does_not_keep_the_process_from_ending(how: str, tmp_path: Path) -> None:
+def test_a_store_that_hangs_forever_does_not_keep_the_process_alive(how: str, tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM, how],
         capture_output=True,
@@ -107,7 +107,7 @@ def test_what_hangs_for_ever_does_not_keep_the_process_from_ending(how: str, tmp
     }
 
 
-async def test_a_conversation_is_in_use_until_a_write_that_was_left_behind_has_ended(
+async def test_a_conversation_is_busy_until_an_abandoned_write_has_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(threads, "_GRACE", 0.02)
@@ -126,7 +126,7 @@ async def test_a_conversation_is_in_use_until_a_write_that_was_left_behind_has_e
     assert len(session.conversation) == 2
 
 
-async def test_stores_that_hang_take_no_thread_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stores_that_hang_use_no_threads_of_other_stores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "_GRACE", 0.0)
     free = threading.Event()
 
@@ -192,7 +192,7 @@ async def test_a_file_that_is_opened_too_late_is_closed_and_free(
     assert (await once_free(lambda: Agent(ScriptedModel(["x"])).run("go", journal=path))).output == "x"
 
 
-def test_what_could_not_be_stored_is_in_the_error_of_a_run_that_was_cut() -> None:
+def test_messages_that_could_not_be_stored_are_in_the_error_of_a_run_that_was_cancelled() -> None:
     class Full(Session):
         def append(self, *messages: Any, key: str | None = None) -> Conversation:
             if len(messages) == 1 and messages[0].role == "assistant":

@@ -1,4 +1,4 @@
-"""Attributes of values in the vocabulary of other libraries: the message names the way, which works."""
+"""Attributes of values in the vocabulary of other libraries: the message names the right call, which works."""
 
 from __future__ import annotations
 

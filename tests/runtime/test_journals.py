@@ -1,4 +1,4 @@
-"""Journals: a run that was cut short anywhere goes on from what is known of it, with nothing done twice or lost."""
+"""Journals: a run that was interrupted anywhere resumes from its journal, without repeated calls or lost messages."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ def bank(accounts: Accounts, script: tuple[Any, ...] = SCRIPT) -> Agent:
 
 
 def rest(journal: Journal) -> tuple[Any, ...]:
-    """Return what the model has not said yet."""
+    """Return the remaining replies of the model."""
     return SCRIPT[sum(entry.effect == "CallModel" for entry in journal.entries) :]
 
 
-def test_a_run_that_is_killed_before_any_line_of_its_journal_goes_on_with_the_same_messages() -> None:
+def test_a_run_killed_before_any_line_of_its_journal_resumes_with_the_same_messages() -> None:
     lines: list[str] = []
     whole = bank(Accounts()).run_sync("pay", run_id="r", approve=lambda call: True, journal=lines.append)
     assert whole.journal is not None and "".join(lines) == whole.journal.dumps()
@@ -93,7 +93,7 @@ def test_a_run_that_is_killed_before_any_line_of_its_journal_goes_on_with_the_sa
 
 
 @pytest.mark.parametrize("stored", [False, True])
-def test_a_session_holds_each_message_once_wherever_the_run_was_killed(tmp_path: Path, stored: bool) -> None:
+def test_a_session_contains_each_message_once_after_a_kill_at_any_line(tmp_path: Path, stored: bool) -> None:
     number = 0
     while True:
         memory = Memory(tmp_path / str(number)) if stored else None
@@ -131,7 +131,7 @@ def test_a_session_holds_each_message_once_wherever_the_run_was_killed(tmp_path:
     assert number > 8
 
 
-def test_a_paused_run_goes_on_in_another_process_with_decisions_by_call() -> None:
+def test_a_paused_run_resumes_in_another_process_with_decisions_by_call() -> None:
     with pytest.raises(Paused) as paused:
         bank(Accounts()).run_sync("pay")
     assert [call.name for call in paused.value.calls] == ["pay"]
@@ -163,7 +163,7 @@ def test_every_error_of_a_run_carries_its_messages_usage_and_journal_and_can_be_
     assert copied.journal.dumps() == over.value.journal.dumps()
 
 
-def test_what_tools_did_is_in_the_error_where_it_cannot_be_stored() -> None:
+def test_results_of_tools_are_in_the_error_if_they_cannot_be_stored() -> None:
     session = Forgetful(good=1)
     agent = bank(Accounts(), (calling(("look", {"name": "a"})),))
     with raises(OSError, args=("the disk is gone",)) as lost:
@@ -175,7 +175,7 @@ def test_what_tools_did_is_in_the_error_where_it_cannot_be_stored() -> None:
     assert [message.text for message in session.conversation] == ["go", "", "a: 5", "Done."]
 
 
-def test_results_of_tools_are_kept_when_another_process_wrote_meanwhile(tmp_path: Path) -> None:
+def test_results_of_tools_are_stored_although_another_process_wrote_meanwhile(tmp_path: Path) -> None:
     with Memory(tmp_path) as memory:
         session = memory.session("s")
 
@@ -191,7 +191,7 @@ def test_results_of_tools_are_kept_when_another_process_wrote_meanwhile(tmp_path
         assert "written" in [message.text for message in session.conversation]
 
 
-def test_a_failed_run_goes_on_without_new_input() -> None:
+def test_a_failed_run_continues_without_new_input() -> None:
     session = Session()
     agent = bank(Accounts(), (SCRIPT[0], OSError("gone"), "Fine."))
     with pytest.raises(OSError):
@@ -280,14 +280,14 @@ RESULT = (
         ),
     ],
 )
-def test_a_journal_that_cannot_be_read_says_where(
+def test_an_unreadable_journal_is_refused_with_its_line(
     text: str, line: int, name: str | None, value: str | int | None
 ) -> None:
     with raises(JournalError, line=line, name=name, value=value):
         Journal.loads(text)
 
 
-def test_a_journal_may_be_cut_at_any_byte() -> None:
+def test_a_journal_can_be_cut_at_any_byte() -> None:
     whole = bank(Accounts()).run_sync("pay", approve=lambda call: True)
     assert whole.journal is not None
     data = whole.journal.dumps().encode()
@@ -295,7 +295,7 @@ def test_a_journal_may_be_cut_at_any_byte() -> None:
         assert len(Journal.loads(data[:end]).entries) == data[:end].count(b"\n") - 1
 
 
-def test_a_journal_of_another_agent_session_or_prompt_is_refused_before_anything_is_sent() -> None:
+def test_a_journal_of_another_agent_session_or_prompt_is_refused_before_any_request() -> None:
     with pytest.raises(Paused) as paused:
         bank(Accounts()).run_sync("pay")
     journal = paused.value.journal
@@ -317,7 +317,7 @@ def test_a_file_with_a_journal_is_not_overwritten(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_journal_keeps_the_whole_input() -> None:
+def test_a_journal_contains_the_complete_input() -> None:
     given = PromptContext(
         user_input=UserInput(["Look: ", Image(b"\x89PNG\r\n\x1a\n")], {"root": Path("/srv"), "at": b"\x00\xff"}),
         documents=[Document("a", metadata={"page": 3})],
@@ -334,7 +334,7 @@ def test_a_journal_keeps_the_whole_input() -> None:
     assert resumed.output == "ok" and json.loads(text.splitlines()[0])["journal"] == 1
 
 
-def test_decisions_given_by_id_answer_the_calls_that_wait_and_later_calls_wait_again() -> None:
+def test_decisions_by_id_answer_the_waiting_calls_and_later_calls_wait_again() -> None:
     accounts = Accounts()
     replies = [calling(("pay", {"amount": 1}, "one")), calling(("pay", {"amount": 2}, "two")), "paid both"]
     agent = Agent(ScriptedModel(replies), tools=accounts.tools())
@@ -351,13 +351,13 @@ def test_decisions_given_by_id_answer_the_calls_that_wait_and_later_calls_wait_a
     assert accounts.paid == ["1", "2"]
 
 
-def test_calls_of_one_reply_wait_on_together_where_only_some_are_decided() -> None:
+def test_calls_of_one_reply_still_wait_if_only_some_are_decided() -> None:
     accounts, pair = Accounts(), calling(("pay", {"amount": 1}, "one"), ("pay", {"amount": 2}, "two"))
     agent, ids = Agent(ScriptedModel([pair, "paid both"]), tools=accounts.tools()), ["one", "two"]
     with pytest.raises(Paused) as paused:
         agent.run_sync("go")
     journal = paused.value.journal
-    for some in ids:  # nobody may believe that the other one was kept
+    for some in ids:  # the decision about the other call must not appear as stored
         with pytest.raises(Paused) as paused:
             agent.resume_sync(journal, approve={some: True})
         journal = paused.value.journal
@@ -377,7 +377,7 @@ def test_a_listener_that_fails_when_a_call_is_denied_loses_no_result() -> None:
     assert roles(session.conversation) == "user assistant tool"
 
 
-def test_at_a_limit_a_typed_answer_is_none_and_text_is_what_there_was() -> None:
+def test_at_a_limit_a_typed_answer_is_none_and_text_is_the_text_so_far() -> None:
     limits = Limits(steps=1, on_limit="return")
     tools = Accounts().tools()
     text = Agent(ScriptedModel([calling(("look", {"name": "a"}), text="I look.")]), tools=tools, limits=limits)
@@ -393,18 +393,18 @@ UNSTORABLE = PromptContext(user_input="Hi.", extra={"row": object(), "name": "Ad
 """What a prompt may be given, and JSON cannot hold."""
 
 
-def test_a_journal_that_json_cannot_hold_says_what_is_at_fault_and_leaves_its_file_free(tmp_path: Path) -> None:
+def test_a_journal_without_a_json_form_names_the_problem_and_leaves_its_file_free(tmp_path: Path) -> None:
     agent, file = Agent(ScriptedModel(["Hello.", "Hello."])), tmp_path / "journal"
     with raises(JournalError, name="context") as caught:
         agent.run_sync(UNSTORABLE, journal=file)
-    assert agent.run_sync("Hi.", journal=file).output == "Hello."  # while the error is still there
+    assert agent.run_sync("Hi.", journal=file).output == "Hello."  # while the first error still exists
     assert Journal.read(file).run_id != caught.value.journal.run_id
     result = agent.run_sync(UNSTORABLE)
     with raises(JournalError, name="context"):
         result.journal.dumps()
 
 
-def test_an_error_goes_to_another_process_also_where_json_cannot_hold_its_journal() -> None:
+def test_an_error_is_pickled_even_if_its_journal_has_no_json_form() -> None:
     agent = Agent(ScriptedModel([OSError(5, "gone"), "Hello."]), memory=lambda query: [])
     with raises(OSError, errno=5) as caught:
         agent.run_sync(UNSTORABLE)
@@ -418,12 +418,12 @@ def test_an_error_goes_to_another_process_also_where_json_cannot_hold_its_journa
 
 
 @pytest.mark.parametrize("text", [None, 7, Path("run.jsonl"), "run.jsonl", b"run.jsonl"])
-def test_what_is_no_text_of_a_journal_is_told_how_a_file_is_read(text: Any) -> None:
+def test_a_value_that_is_not_the_text_of_a_journal_is_refused(text: Any) -> None:
     with raises(JournalError, name="text"):
         Journal.loads(text)
 
 
-def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     for wrong in (tmp_path, Path("/dev/null")):
         with pytest.raises(OSError) as read:
             Agent(ScriptedModel(["Hello."])).resume_sync(wrong)

@@ -1,4 +1,4 @@
-"""Additional kwargs that stay in force over a session."""
+"""Additional kwargs that a session keeps."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def agent(*script: str, layers: Layers = LAYERS) -> Agent[Any, Any]:
     return Agent(ScriptedModel(list(script)), layers=layers)
 
 
-def test_what_a_session_keeps_holds_for_every_input_that_brings_no_other(session: Any) -> None:
+def test_kept_kwargs_apply_to_every_input_without_other_values(session: Any) -> None:
     session.keep_kwargs({"root": Path("/srv"), "mode": "fast"})
     first = agent("ok").run_sync("a", session=session)
     assert first.composition.user.text == "In /srv.\n\nMode fast.\n\na"
@@ -51,7 +51,7 @@ def test_what_a_session_keeps_holds_for_every_input_that_brings_no_other(session
     assert Journal.loads(first.journal.dumps()).context.kept_kwargs == ("root", "mode")
 
 
-def test_the_layer_table_says_which_ones_the_session_keeps(session: Any) -> None:
+def test_the_layer_table_names_the_kwargs_that_the_session_keeps(session: Any) -> None:
     session.keep_kwargs({"root": "/srv", "mode": "fast"})
     rows = {
         row.layer: row.source for row in agent().compose(UserInput("b", {"mode": "slow"}), session=session).explain()
@@ -64,7 +64,7 @@ def test_the_layer_table_says_which_ones_the_session_keeps(session: Any) -> None
     assert "untrusted" in agent().compose("b", session=session).why("additional_kwargs.root").reason
 
 
-def test_without_them_the_input_is_refused_and_they_can_be_changed_and_given_up(session: Any) -> None:
+def test_without_kept_kwargs_the_input_is_refused_and_they_can_be_changed_and_removed(session: Any) -> None:
     for kwargs in ({"root": "/a", "mode": "x"}, {"root": "/b", "mode": "x"}):
         session.keep_kwargs(kwargs)
         assert agent().compose("x", session=session).user.text.startswith(f"In {kwargs['root']}.")
@@ -75,14 +75,14 @@ def test_without_them_the_input_is_refused_and_they_can_be_changed_and_given_up(
     assert len(session.conversation) == 0
 
 
-def test_a_run_that_goes_on_without_input_has_them(session: Any) -> None:
+def test_a_run_that_continues_without_input_has_the_kept_kwargs(session: Any) -> None:
     session.keep_kwargs({"root": "/srv", "mode": "fast"})
     agent("one").run_sync("a", session=session)
     session.edit(1, "b")
     assert "In /srv." in agent("two").run_sync(None, session=session).composition.user.text
 
 
-def test_a_fork_has_them_and_a_rewind_to_before_them_leaves_them_behind(session: Any) -> None:
+def test_a_fork_has_the_kept_kwargs_and_a_rewind_restores_earlier_values(session: Any) -> None:
     session.keep_kwargs({"root": "/old", "mode": "x"})
     agent("one").run_sync("a", session=session)
     session.keep_kwargs({"root": "/new", "mode": "x"})
@@ -91,7 +91,7 @@ def test_a_fork_has_them_and_a_rewind_to_before_them_leaves_them_behind(session:
     assert (fork.additional_kwargs["root"], session.additional_kwargs["root"]) == ("/new", "/old")
 
 
-def test_they_are_stored(tmp_path: Path) -> None:
+def test_kept_kwargs_are_stored(tmp_path: Path) -> None:
     kept = {"root": Path("/srv"), "depth": 2}
     with Memory(tmp_path) as memory:
         memory.session("talk").keep_kwargs(kept)
@@ -101,13 +101,13 @@ def test_they_are_stored(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kwargs", ["root", 5, None, [("a", 1)], {1: 2}])
-def test_what_is_no_mapping_of_names_is_refused(session: Any, kwargs: Any) -> None:
+def test_kept_kwargs_must_be_a_mapping_of_names(session: Any, kwargs: Any) -> None:
     with pytest.raises(ContextError):
         session.keep_kwargs(kwargs)
     assert session.additional_kwargs == {}
 
 
-def test_what_is_kept_survives_forks_of_forks_and_comes_back_with_each_rewind(session: Any) -> None:
+def test_kept_kwargs_survive_forks_of_forks_and_are_restored_by_each_rewind(session: Any) -> None:
     session.keep_kwargs({"at": 0})
     for number in range(1, 4):
         session.append(Message("user", str(number)))

@@ -1,4 +1,4 @@
-"""Runs whose processes are killed at any moment end as undisturbed ones do."""
+"""Runs whose processes are killed at any moment end like undisturbed runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.effort import unless_fresh
 
 
 @pytest.mark.parametrize("trials", [unless_fresh(6, 15)])
-def test_a_killed_run_goes_on_from_its_journal_and_ends_as_one_that_was_not(trials: int) -> None:
+def test_a_killed_run_resumes_from_its_journal_and_ends_like_an_undisturbed_run(trials: int) -> None:
     command = [sys.executable, "-m", "tests.runtime.killed_runs", str(trials), "7"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert ended.returncode == 0, ended.stderr

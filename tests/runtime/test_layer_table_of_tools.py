@@ -1,4 +1,4 @@
-"""The row of the tools in the layer table: how many there are, and how long a call may take."""
+"""The row of the tools in the layer table: their number, and their time limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def row(*tools: Tool) -> str:
     return found.source
 
 
-def test_the_usual_time_limit_is_shown_and_each_that_differs() -> None:
+def test_the_usual_time_limit_is_shown_and_each_different_limit() -> None:
     assert row(named("a")) == "tools (60 s a call)"
     assert row(named("a"), named("b", timeout=0.5), named("c")) == "tools (60 s a call, b: 0.5 s)"
     assert row(named("a", timeout=5), named("b", timeout=None)) == "tools (5 s a call, b: any time)"
@@ -30,13 +30,13 @@ def test_the_usual_time_limit_is_shown_and_each_that_differs() -> None:
     assert row(named("a", timeout=7).with_changes(timeout=None).with_changes(name="b")) == "tools (any time a call)"
 
 
-def test_many_that_differ_are_counted() -> None:
+def test_many_different_limits_are_counted() -> None:
     tools = [named(f"usual{number}") for number in range(9)]
     tools += [named(f"own{number}", timeout=number + 1) for number in range(6)]
     assert row(*tools) == "tools (60 s a call, own0: 1 s, own1: 2 s, own2: 3 s, 3 others)"
 
 
-def test_it_is_known_of_tools_only_and_nothing_of_it_is_sent() -> None:
+def test_only_tools_have_time_limits_which_are_not_sent() -> None:
     spec = ToolSpec("a", "Does it.")
     context = PromptContext(user_input="x", tools=[spec])
     (found,) = (row for row in Agent(ScriptedModel(["x"])).chain.compose(context).explain() if row.layer == "tools")
@@ -47,7 +47,7 @@ def test_it_is_known_of_tools_only_and_nothing_of_it_is_sent() -> None:
     assert adapter.validate_json(adapter.dump_json(named("a", timeout=None).spec)) == short.spec
 
 
-def test_a_resumed_run_shows_them_too() -> None:
+def test_a_resumed_run_shows_the_time_limits_too() -> None:
     agent = Agent(
         ScriptedModel([calling("a"), OSError("gone"), "done"]),
         tools=DynamicToolset(lambda ctx: [named("a", timeout=3)]),

@@ -1,4 +1,4 @@
-"""Limits: what ends a run that would not end by itself, and what is left behind."""
+"""Limits: the end of a run that would not end by itself, and its result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.waiting import LONG
 
 
 async def echo(text: str = "") -> str:
-    """Say it again."""
+    """Repeat the text."""
     return text
 
 
@@ -48,7 +48,7 @@ def test_a_model_that_never_stops_calling_tools_is_stopped() -> None:
     assert Agent(ScriptedModel(["ok"])).run_sync("and?", session=session).output == "ok"
 
 
-def test_the_last_step_may_answer() -> None:
+def test_the_last_step_may_be_the_answer() -> None:
     model = ScriptedModel([calling("echo"), "done"])
     assert Agent(model, tools=[echo], limits=Limits(steps=2)).run_sync("go").output == "done"
 
@@ -71,7 +71,7 @@ def test_tool_calls_over_the_limit_are_not_run() -> None:
     assert result.output == "done"
 
 
-def test_no_tool_calls_at_all_may_be_allowed() -> None:
+def test_tool_calls_can_be_forbidden() -> None:
     with raises(LimitExceeded, value=0, limit="tool_calls"):
         Agent(ScriptedModel([calling("echo")]), tools=[echo], limits=Limits(tool_calls=0)).run_sync("go")
 
@@ -86,12 +86,12 @@ def test_tokens_are_counted_over_all_steps() -> None:
     assert valid(session.conversation) and len(session.conversation) == 7
 
 
-def test_an_answer_that_is_there_is_given_whatever_it_cost() -> None:
+def test_a_complete_answer_is_returned_for_any_cost() -> None:
     reply = Reply(Message("assistant", "dear"), Usage(1_000, 1_000))
     assert Agent(ScriptedModel([reply]), limits=Limits(tokens=10)).run_sync("go").output == "dear"
 
 
-async def test_seconds_end_a_model_that_does_not_answer() -> None:
+async def test_a_limit_of_seconds_ends_a_model_that_does_not_answer() -> None:
     session = Session()
     with controlled_time(), raises(LimitExceeded, value=60, limit="seconds") as caught:
         await Agent(Never(), limits=Limits(seconds=60)).run("go", session=session)
@@ -99,7 +99,7 @@ async def test_seconds_end_a_model_that_does_not_answer() -> None:
     assert roles(session.conversation) == "user"
 
 
-async def test_seconds_end_tools_and_the_history_stays_valid() -> None:
+async def test_a_limit_of_seconds_ends_tools_and_the_history_stays_valid() -> None:
     async def linger() -> str:
         """Wait."""
         await asyncio.Event().wait()
@@ -113,7 +113,7 @@ async def test_seconds_end_tools_and_the_history_stays_valid() -> None:
     assert valid(session.conversation) and roles(session.conversation) == "user assistant tool tool"
 
 
-async def test_the_messages_so_far_are_kept_without_a_session_too() -> None:
+async def test_the_messages_so_far_are_in_the_error_without_a_session_too() -> None:
     agent = Agent(Never(), limits=Limits(seconds=60))
     with controlled_time(), pytest.raises(LimitExceeded) as caught:
         await agent.run("go")
@@ -128,7 +128,7 @@ class SlowSelector:
         return examples[:1]
 
 
-async def test_seconds_end_a_slow_choice_of_examples() -> None:
+async def test_a_limit_of_seconds_ends_a_slow_selection_of_examples() -> None:
     session, model = Session(), ScriptedModel(["ok"])
     shots = ExamplesPrompt(examples=[Example("2+2", "4")], selector=SlowSelector())
     agent = Agent(model, layers=Layers(before_input=shots), limits=Limits(seconds=60))
@@ -144,7 +144,7 @@ async def test_a_run_within_its_seconds_is_not_disturbed() -> None:
     assert (await agent.run("go")).output == "done"
 
 
-async def test_a_time_out_of_the_model_is_not_mistaken_for_the_limit() -> None:
+async def test_a_timeout_of_the_model_is_not_mistaken_for_the_limit() -> None:
     agent = Agent(ScriptedModel([TimeoutError("socket")]), limits=Limits(seconds=60))
     with raises(TimeoutError, args=("socket",)):
         await agent.run("go")
@@ -159,7 +159,7 @@ async def test_cancelling_from_outside_is_not_mistaken_for_the_limit() -> None:
         await run
 
 
-def test_limits_that_nothing_can_stay_within_are_all_named() -> None:
+def test_all_impossible_limits_are_named() -> None:
     with raises(AgentDefinitionError, name="steps, tool_calls, tokens, seconds, repairs"):
         Limits(steps=0, tool_calls=-1, tokens=0, seconds=float("nan"), repairs=-1)
     Limits(steps=1, tool_calls=0, tokens=1, seconds=0.001, repairs=0)
@@ -186,7 +186,7 @@ def test_the_error_has_the_value_of_a_limit(name: str, value: float) -> None:
 
 
 @pytest.mark.parametrize("steps", [1.5, 2.0, "2", True, None])
-def test_steps_are_a_whole_number(steps: Any) -> None:
+def test_the_limit_of_steps_is_a_whole_number(steps: Any) -> None:
     with raises(AgentDefinitionError, name="steps") as caught:
         Limits(steps=steps)
     assert [place for place, _ in caught.value.problems] == ["steps"]
@@ -204,7 +204,7 @@ def test_a_changed_copy_is_checked() -> None:
         replace(Limits(), steps=0)
 
 
-def test_runs_at_the_same_time_draw_on_what_is_left_of_the_tokens_around_them() -> None:
+def test_simultaneous_inner_runs_share_the_remaining_tokens_of_the_outer_run() -> None:
     sent: list[int] = []
 
     class Counting:
@@ -233,7 +233,7 @@ def test_runs_at_the_same_time_draw_on_what_is_left_of_the_tokens_around_them() 
         (Limits(tokens=15, on_limit="return"), "tokens"),
     ],
 )
-def test_at_a_limit_a_run_may_return_what_it_has_with_the_reason(limits: Limits, name: str) -> None:
+def test_at_a_limit_a_run_may_return_its_text_so_far_with_the_reason(limits: Limits, name: str) -> None:
     @tool
     def look() -> str:
         """Look."""
@@ -249,7 +249,7 @@ def test_at_a_limit_a_run_may_return_what_it_has_with_the_reason(limits: Limits,
 
 
 @pytest.mark.parametrize("output", [str, int])
-def test_a_limit_that_is_reached_before_anything_is_sent_is_returned_too(output: type) -> None:
+def test_a_limit_that_is_reached_before_any_request_is_returned_too(output: type) -> None:
     def hangs(query: str) -> list[Document]:
         over.wait(LONG)
         return []
@@ -265,7 +265,7 @@ def test_a_limit_that_is_reached_before_anything_is_sent_is_returned_too(output:
     assert agent.resume_sync(result.journal, session=session, memory=None, limits=Limits(repairs=0), output=str).output
 
 
-def test_results_that_cannot_be_kept_are_no_answer_at_a_limit() -> None:
+def test_results_that_cannot_be_stored_are_no_answer_at_a_limit() -> None:
     async def linger() -> str:
         """Wait."""
         await asyncio.Event().wait()
@@ -279,7 +279,7 @@ def test_results_that_cannot_be_kept_are_no_answer_at_a_limit() -> None:
     assert any("could not be stored: OSError: the disk is gone" in note for note in caught.value.__notes__)
 
 
-def test_a_tool_that_fails_several_times_in_a_row_is_taken_away_also_from_a_run_that_goes_on() -> None:
+def test_a_tool_that_fails_several_times_in_a_row_is_removed_also_from_a_resumed_run() -> None:
     @tool(max_consecutive_failures=2)
     def broken() -> str:
         """Fail."""

@@ -50,7 +50,7 @@ class Panic(BaseException):
 
 
 async def echo(text: str = "") -> str:
-    """Say it again."""
+    """Repeat the text."""
     return text
 
 
@@ -59,7 +59,7 @@ def scripted(calls: int = 1) -> Agent[None, str]:
 
 
 class Talker:
-    """A model that says a lot, and pauses now and then or never."""
+    """A model with a long answer that pauses sometimes or never."""
 
     name = "talker"
 
@@ -81,7 +81,7 @@ def kinds(events: list[Event]) -> list[type]:
     return [type(event) for event in events]
 
 
-def test_an_async_listener_hears_what_another_one_hears_in_the_same_order() -> None:
+def test_an_async_listener_receives_the_events_of_a_sync_listener_in_the_same_order() -> None:
     plain: list[Event] = []
     waited: list[Event] = []
 
@@ -102,7 +102,7 @@ def test_an_async_listener_hears_what_another_one_hears_in_the_same_order() -> N
     assert kinds(fromlambda) == kinds(plain)
 
 
-def test_an_async_listener_is_called_one_event_at_a_time_while_tools_run_together() -> None:
+def test_an_async_listener_is_called_with_one_event_at_a_time_while_tools_run_together() -> None:
     at_once = most = 0
 
     async def listen(event: Event) -> None:
@@ -118,7 +118,7 @@ def test_an_async_listener_is_called_one_event_at_a_time_while_tools_run_togethe
 
 @pytest.mark.untraced
 @pytest.mark.parametrize("model", [ScriptedModel(["word " * MANY]), OfflineModel()], ids=["scripted", "offline"])
-async def test_the_producer_is_no_faster_than_who_reads(model: Any) -> None:
+async def test_the_producer_is_no_faster_than_the_reader(model: Any) -> None:
     heard = waiting = most = 0
 
     def listen(event: Event) -> None:
@@ -135,14 +135,14 @@ async def test_the_producer_is_no_faster_than_who_reads(model: Any) -> None:
     assert most <= 70
 
 
-def test_a_sync_reader_is_no_slower_than_the_producer_and_hears_all() -> None:
+def test_a_sync_reader_is_no_slower_than_the_producer_and_receives_all_events() -> None:
     events = list(Agent(ScriptedModel(["word " * 5_000])).stream_sync("x"))
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "word " * 5_000
 
 
 @pytest.mark.untraced
 @pytest.mark.parametrize("pause", [0, 100])
-async def test_a_model_that_does_not_wait_is_kept_in_the_room_of_its_text(pause: int) -> None:
+async def test_a_model_that_does_not_wait_uses_no_more_memory_than_its_text(pause: int) -> None:
     agent = Agent(Talker(pause))
     texts: list[str] = []
     tracemalloc.start()
@@ -220,7 +220,7 @@ async def test_a_stream_shows_every_event_also_when_its_listener_fails(is_async:
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-def test_a_listener_that_raises_at_an_event_of_an_inner_agent_ends_the_run_around_it(is_async: bool) -> None:
+def test_a_listener_that_raises_at_an_event_of_an_inner_agent_ends_the_outer_run(is_async: bool) -> None:
     inner = Agent(ScriptedModel(["inner"])).as_tool(name="ask", description="Asks.")
     outer = Agent(ScriptedModel([calling(("ask", {"input": "x"})), "done"]), tools=[inner])
     with raises(ValueError, args=("cannot show Nested",)):
@@ -241,19 +241,19 @@ def test_a_listener_that_hangs_counts_in_the_seconds_of_the_run() -> None:
 
 
 @pytest.mark.parametrize("given", [{"on_event": 3}, {"on_event_error": "ignore"}])
-def test_what_is_no_listener_is_refused(given: Any) -> None:
+def test_a_value_that_is_not_a_listener_is_refused(given: Any) -> None:
     with pytest.raises(TypeError):
         scripted().run_sync("x", **{"on_event": print, **given})
 
 
-def test_a_rule_for_errors_of_a_listener_that_is_not_given_is_refused() -> None:
+def test_an_unknown_rule_for_errors_of_a_listener_is_refused() -> None:
     with pytest.raises(TypeError):
         scripted().run_sync("x", on_event_error="report")
     assert scripted().run_sync("x", on_event=None, on_event_error="report").output
     assert [*scripted().stream_sync("x", on_event_error="report")]
 
 
-def test_leaving_a_sync_stream_cancels_a_run_that_shows_nothing() -> None:
+def test_closing_a_sync_stream_cancels_a_run_without_events() -> None:
     ended: list[bool] = []
 
     @tool
@@ -272,7 +272,7 @@ def test_leaving_a_sync_stream_cancels_a_run_that_shows_nothing() -> None:
     assert ended == [True]
 
 
-def test_a_listener_may_return_something_to_await_for_some_events_only() -> None:
+def test_a_listener_may_return_an_awaitable_for_some_events_only() -> None:
     plain: list[Event] = []
     mixed: list[Event] = []
     scripted().run_sync("x", on_event=plain.append)
@@ -309,7 +309,7 @@ async def test_a_panic_of_a_listener_is_reported_or_ends_the_stream(is_async: bo
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, Stop])
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("errors", ["raise", "report"])
-def test_a_listener_that_ends_the_program_while_a_tool_tells_how_far_it_is_ends_the_run(
+def test_a_listener_that_ends_the_program_during_progress_of_a_tool_ends_the_run(
     error: type[BaseException], is_async: bool, errors: Any
 ) -> None:
     @tool

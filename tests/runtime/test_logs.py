@@ -1,4 +1,4 @@
-"""What runs log, and that tests can bar real models."""
+"""Logs of runs, and the refusal of real models in tests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_tool_that_fails_is_logged_with_its_traceback_and_each_effect_at_debug
     assert "secret words" not in caplog.text
 
 
-def test_real_models_can_be_barred_and_scripted_ones_go_on() -> None:
+def test_real_models_can_be_refused_and_scripted_models_still_answer() -> None:
     with no_real_models():
         with raises(NetworkRefused, model="m"):
             Agent(OpenAIModel("m", base_url="http://127.0.0.1:9", api_key="k")).run_sync("x")

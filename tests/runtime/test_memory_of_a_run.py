@@ -1,4 +1,4 @@
-"""Whose memory a run reads, how it is asked, and what is refused because it would be ignored."""
+"""The user of the memory of a run, the query of the recall, and options that are refused as ineffective."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def sent(agent: Agent[Any, Any], **options: Any) -> str:
     return str(agent.run_sync("Who earns, owes, opens?", **options).composition.messages)
 
 
-def test_one_agent_serves_all_users_each_with_the_memory_of_their_session(memory: Memory) -> None:
+def test_one_agent_serves_all_users_with_the_memory_of_their_sessions(memory: Memory) -> None:
     agent = Agent(ScriptedModel.repeat("ok"), memory=memory)
     ada = sent(agent, session=memory.within(ADA).session("a"))
     bob = sent(agent, session=memory.within(BOB).session("b"))
@@ -55,7 +55,7 @@ def test_one_agent_serves_all_users_each_with_the_memory_of_their_session(memory
     assert "Bob owes six" in bob and "Ada earns" not in bob and "at nine" in bob
 
 
-def test_without_a_session_scope_says_whose_memory_is_read(memory: Memory) -> None:
+def test_without_a_session_scope_selects_the_memory(memory: Memory) -> None:
     agent = Agent(ScriptedModel.repeat("ok"), memory=memory)
     assert "Ada earns five" in sent(agent, scope=ADA)
     assert "Ada earns five" in str(agent.compose("Who earns?", scope=ADA).messages)
@@ -63,7 +63,7 @@ def test_without_a_session_scope_says_whose_memory_is_read(memory: Memory) -> No
     assert "Ada" not in shared and "Bob" not in shared and "at nine" in shared
 
 
-def test_scopes_that_disagree_end_the_run_before_anything_is_read(memory: Memory) -> None:
+def test_different_scopes_end_the_run_before_any_recall(memory: Memory) -> None:
     session = memory.within(BOB).session("b")
     agent = Agent(ScriptedModel(["never"]), memory=memory.within(ADA))
     for options in ({"session": session}, {"scope": BOB}, {"scope": Scope("other")}, {"scope": "acme"}):
@@ -81,7 +81,7 @@ def test_a_scope_that_the_memory_would_ignore_is_refused() -> None:
         Agent(ScriptedModel(["never"]), memory=Library("a")).run_sync("?", scope="acme")
 
 
-def test_a_resumed_run_reads_the_memory_it_began_with(memory: Memory) -> None:
+def test_a_resumed_run_reads_the_memory_of_its_start(memory: Memory) -> None:
     @tool(approval="always")
     def pay() -> str:
         """Pay."""
@@ -93,12 +93,12 @@ def test_a_resumed_run_reads_the_memory_it_began_with(memory: Memory) -> None:
     with pytest.raises(Paused) as paused:
         agent().run_sync("Who earns?", scope=ADA)
     lines = paused.value.journal.dumps().splitlines(keepends=True)
-    begun = Journal.loads(lines[0])  # the process died before memory was asked
+    begun = Journal.loads(lines[0])  # the process died before the recall
     result = agent().resume_sync(begun, approve=lambda call: True)
     assert "Ada earns five" in str(result.composition.messages)
 
 
-def test_with_a_plain_text_as_prompt_what_is_recalled_is_placed_and_shown() -> None:
+def test_with_a_plain_text_as_prompt_recalled_documents_are_placed_and_shown() -> None:
     agent = Agent(ScriptedModel(["ok"]), "Answer.", memory=Library("The sky is blue."))
     composition = agent.compose("Which colour?")
     assert "The sky is blue." in str(composition.messages)
@@ -121,7 +121,7 @@ def test_a_retriever_of_another_framework_is_refused_with_the_function_to_write(
         Agent(ScriptedModel([]), memory=object())  # type: ignore[call-overload]
 
 
-def test_a_plain_function_is_a_memory_and_recall_options_reach_those_that_take_them() -> None:
+def test_a_plain_function_is_a_memory_and_receives_recall_options_if_it_has_parameters_for_them() -> None:
     asked: list[tuple[Any, ...]] = []
 
     def plain(query: str) -> Sequence[Document]:
@@ -139,7 +139,7 @@ def test_a_plain_function_is_a_memory_and_recall_options_reach_those_that_take_t
         Agent(ScriptedModel(["ok"]), memory=plain, recall=RecallOptions(limit=2)).run_sync("q")
 
 
-def test_what_is_given_in_place_of_a_memory_a_session_or_a_model_is_refused_with_what_to_give() -> None:
+def test_other_values_than_a_memory_a_session_or_a_model_are_refused_by_name() -> None:
     made: list[tuple[Callable[[], object], str, str | None]] = [
         (lambda: Agent(ScriptedModel([]), memory="notes"), "memory", "str"),  # type: ignore[call-overload]
         (lambda: Agent(ScriptedModel([]), recall=RecallOptions(limit=2)), "recall", None),
@@ -156,13 +156,13 @@ def test_what_is_given_in_place_of_a_memory_a_session_or_a_model_is_refused_with
         Agent(ScriptedModel(["x"])).run_sync("x", sesion=Session())  # type: ignore[call-arg]
 
 
-def test_a_model_may_be_named_and_a_budget_given() -> None:
+def test_a_model_can_be_a_name_and_an_agent_can_have_a_budget() -> None:
     agent = Agent("openai:gpt-5-mini", layers=Layers("a", before_input=MemoPrompt()), budget=50)
     assert isinstance(agent.chain.model, OpenAIModel) and agent.chain.model.name == "gpt-5-mini"
     assert agent.chain.budget == 50
 
 
-def test_a_memory_that_is_async_is_refused_with_what_to_write() -> None:
+def test_an_async_memory_is_refused_with_the_alternative() -> None:
     async def library(query: str) -> list[Document]:
         return []
 

@@ -1,4 +1,4 @@
-"""Money: what a run costs, and what ends it."""
+"""Money: the cost of a run, and the limit of the cost."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MILLION = 1_000_000
 
 
 async def echo() -> str:
-    """Say something."""
+    """Repeat the text."""
     return "echo"
 
 
@@ -45,7 +45,7 @@ def spent(text: str | Message, *tokens: int) -> Reply:
     return Reply(text if isinstance(text, Message) else Message("assistant", text), Usage(*tokens))
 
 
-def test_a_run_costs_what_its_tokens_cost_and_cached_ones_have_their_price() -> None:
+def test_a_run_costs_the_price_of_its_tokens_and_cached_tokens_have_their_price() -> None:
     script = [spent(calling("echo"), MILLION, 0, 0), spent("done", MILLION, 500_000, 600_000)]
     result = Agent(ScriptedModel(script, price=CHEAP), tools=[echo]).run_sync("x")
     assert result.cost == result.usage.money == pytest.approx(1.0 + 0.4 + 0.06 + 5.0)
@@ -53,7 +53,7 @@ def test_a_run_costs_what_its_tokens_cost_and_cached_ones_have_their_price() -> 
     assert journal.usage == result.usage
 
 
-def test_what_costs_an_unknown_amount_costs_none_and_not_nothing() -> None:
+def test_an_unknown_cost_is_none_and_not_zero() -> None:
     assert Agent(ScriptedModel([spent("x", 10, 10)])).run_sync("x").cost is None
     assert Agent(OfflineModel()).run_sync("x").cost == 0
     inner = Agent(ScriptedModel([spent("inner", 10, 10)])).as_tool(name="ask", description="Asks.")
@@ -66,13 +66,13 @@ usages = st.builds(Usage, numbers, numbers, numbers, st.none() | st.integers(0, 
 
 
 @given(usages, usages, usages)
-def test_usages_add_up_in_any_order_and_nothing_changes_none(one: Usage, two: Usage, three: Usage) -> None:
+def test_usages_add_up_in_any_order_and_an_empty_usage_changes_nothing(one: Usage, two: Usage, three: Usage) -> None:
     assert one + two == two + one
     assert (one + two) + three == one + (two + three)
     assert one + Usage() == one
 
 
-def test_a_run_ends_when_its_money_is_spent_and_keeps_a_valid_history() -> None:
+def test_a_run_ends_when_its_money_is_spent_and_has_a_valid_history() -> None:
     session = Session()
     model = ScriptedModel.repeat(spent(calling("echo"), 30_000, 1_000), price=CHEAP)  # 0.04 dollars
     with raises(LimitExceeded, value=0.1, limit="money") as caught:
@@ -94,14 +94,14 @@ def test_an_endpoint_that_counts_no_tokens_does_not_make_a_run_free(tokens: tupl
 
 
 @pytest.mark.parametrize("model", [ScriptedModel(["x"]), OpenAIModel("mine", base_url="http://127.0.0.1:9/v1")])
-def test_a_model_without_a_price_is_refused_before_anything_is_sent_or_kept(model: Any) -> None:
+def test_a_model_without_a_price_is_refused_before_any_request(model: Any) -> None:
     session = Session()
     with raises(AgentDefinitionError, name="price"):
         Agent(model, limits=Limits(money=1)).run_sync("x", session=session)
     assert len(session.conversation) == 0
 
 
-def test_an_inner_agent_without_a_price_is_not_asked_where_money_is_limited_around_it() -> None:
+def test_an_inner_agent_without_a_price_is_not_run_if_the_outer_run_has_a_limit_of_money() -> None:
     inner = ScriptedModel(["never"])
     ask = Agent(inner).as_tool(name="ask", description="Asks.")
     outer = ScriptedModel([calling(("ask", {"input": "?"})), "done"], price=CHEAP)
@@ -110,7 +110,7 @@ def test_an_inner_agent_without_a_price_is_not_asked_where_money_is_limited_arou
     assert len(inner.requests) == 0
 
 
-def test_inner_agents_draw_on_what_is_left_of_the_money_around_them() -> None:
+def test_inner_agents_share_the_remaining_money_of_the_outer_run() -> None:
     inner = ScriptedModel.repeat(spent(calling("echo"), 30_000, 1_000), price=CHEAP)
     ask = Agent(inner, tools=[echo]).as_tool(name="ask", description="Asks.")
     outer = ScriptedModel([spent(calling(("ask", {"input": "?"})), 10_000, 1_000), "never"], price=CHEAP)
@@ -121,7 +121,7 @@ def test_inner_agents_draw_on_what_is_left_of_the_money_around_them() -> None:
     assert caught.value.usage.money == pytest.approx(0.14)
 
 
-def test_inner_agents_that_run_at_once_do_not_spend_it_many_times_over() -> None:
+def test_simultaneous_inner_agents_do_not_spend_the_money_several_times() -> None:
     question = "word " * 2_000
     answer = Delayed(0.1, spent("answer", 2_000, 2_000))  # 0.04 dollars
     models = [ScriptedModel([answer], price=Price(10, 10)) for _ in range(8)]
@@ -137,13 +137,13 @@ def test_inner_agents_that_run_at_once_do_not_spend_it_many_times_over() -> None
 
 
 @pytest.mark.parametrize("money", [0, -1, float("nan")])
-def test_a_limit_of_money_that_nothing_stays_within_is_refused(money: float) -> None:
+def test_an_impossible_limit_of_money_is_refused(money: float) -> None:
     with raises(AgentDefinitionError, name="money"):
         Limits(money=money)
 
 
 @pytest.mark.parametrize("wrong", [-1, float("nan"), float("inf"), "1", None, True])
-def test_what_is_no_price_is_refused(wrong: Any) -> None:
+def test_an_invalid_price_is_refused(wrong: Any) -> None:
     with raises(AgentDefinitionError, name="input"):
         Price(input=wrong, output=1)
     model = ScriptedModel(["x"])
@@ -153,7 +153,7 @@ def test_what_is_no_price_is_refused(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", [5, "ab", (1, 2), (-1, Price(1, 1)), (1, Price(1, 1), 2)])
-def test_what_is_no_price_of_a_long_prompt_is_refused(wrong: Any) -> None:
+def test_an_invalid_price_of_long_prompts_is_refused(wrong: Any) -> None:
     with raises(AgentDefinitionError, name="long"):
         Price(1, 1, long=wrong)
 
@@ -169,7 +169,7 @@ def test_the_provider_of_a_model_decides_about_its_price(monkeypatch: pytest.Mon
     assert OpenAIModel("gpt-5-mini").price is None
 
 
-def test_a_long_prompt_has_its_own_price() -> None:
+def test_a_long_prompt_has_a_separate_price() -> None:
     price = known_price("api.openai.com", "gpt-5.4")
     assert price is not None and price.long is not None
     assert price.of(Usage(272_000, 0)) == pytest.approx(272_000 * price.input / MILLION)
@@ -178,7 +178,7 @@ def test_a_long_prompt_has_its_own_price() -> None:
     )
 
 
-def test_every_row_of_prices_says_where_it_is_from_and_when() -> None:
+def test_every_row_of_prices_has_a_source_and_a_date() -> None:
     rows = json.loads(Path(agentkit.models.__file__).with_name("prices.json").read_text("utf-8"))
     assert len({(row["host"], row["model"]) for row in rows}) == len(rows) > 40
     for row in rows:
@@ -193,7 +193,7 @@ def summarising(summariser: ScriptedModel, limits: Limits) -> Agent[Any, str]:
     return Agent(model, "S", compaction=Summarise(summariser, tokens=10, keep=0), limits=limits)
 
 
-def test_what_summarising_costs_is_counted_by_the_price_of_its_model() -> None:
+def test_the_cost_of_a_summary_is_counted_by_the_price_of_its_model() -> None:
     summariser = ScriptedModel([spent("notes", MILLION, 0)], price=Price(input=3, output=3))
     result = summarising(summariser, Limits(money=10)).run_sync("x", session=_long())
     assert result.journal.usage.money == pytest.approx(3 + 0.00011)

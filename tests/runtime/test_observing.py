@@ -1,4 +1,4 @@
-"""Spans and metrics of runs, and traces as plain data: what is in them, what is inside of what, and what never is."""
+"""Spans and metrics of runs, and traces as plain data: their contents, their nesting, and excluded contents."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ SECRET = "4111-1111"
 
 
 class Spans:
-    """What a tracer and a meter have been given."""
+    """Records of a tracer and a meter."""
 
     def __init__(self) -> None:
         self._exporter, self._reader = InMemorySpanExporter(), InMemoryMetricReader()
@@ -68,7 +68,7 @@ class Spans:
         return self._exporter.get_finished_spans()
 
     def tree(self, parent: int | None = None) -> list[Any]:
-        """Return names, each with those inside of it, in the order in which they began."""
+        """Return names, each with its inner names, in the order of their starts."""
         inside = [one for one in self.all if (one.parent and one.parent.span_id) == parent]
         inside.sort(key=lambda one: one.start_time or 0)
         return [(one.name, self.tree(one.context.span_id)) for one in inside]
@@ -89,7 +89,7 @@ class Spans:
         return found
 
     def seconds(self, operation: str) -> list[Any]:
-        """Return what was measured of the durations of an operation: points with their `sum` and `max`."""
+        """Return the measured durations of an operation: points with their `sum` and `max`."""
         data = self._reader.get_metrics_data()
         assert data is not None
         metrics = data.resource_metrics[0].scope_metrics[0].metrics
@@ -157,7 +157,7 @@ async def test_a_run_its_model_calls_tools_and_recalls_are_spans_of_one_tree(spa
                 ("chat scripted", []),
             ],
         ),
-        ("my own", []),  # of the run that nobody observes
+        ("my own", []),  # the span of the unobserved run
     ]
     run = spans.one("invoke_agent shop")
     assert run["gen_ai.operation.name"] == "invoke_agent" and run["gen_ai.conversation.id"] == session.id
@@ -192,7 +192,7 @@ async def test_a_run_its_model_calls_tools_and_recalls_are_spans_of_one_tree(spa
     }
 
 
-async def test_what_a_run_does_takes_no_longer_than_the_run(spans: Spans) -> None:
+async def test_the_parts_of_a_run_take_no_longer_than_the_run(spans: Spans) -> None:
     LOOKING[:] = [spans]
     with observe(**spans.providers):
         await shop().run("Where is Ada?")
@@ -201,7 +201,7 @@ async def test_what_a_run_does_takes_no_longer_than_the_run(spans: Spans) -> Non
     assert 0 <= max(one.max for one in tools) <= max(one.max for one in runs)
 
 
-async def test_content_is_in_spans_where_it_is_asked_for_and_redacted_everywhere(spans: Spans) -> None:
+async def test_content_is_in_spans_only_with_an_option_and_is_redacted_everywhere(spans: Spans) -> None:
     LOOKING[:] = [spans]
 
     def redact(text: str) -> str:
@@ -271,7 +271,7 @@ async def test_errors_pauses_and_cancellations_end_spans(spans: Spans) -> None:
     assert "ModelUnavailable" in [one.get("error.type") for one in failed]
 
 
-def test_what_would_be_ignored_is_refused_and_a_process_is_observed_once(spans: Spans) -> None:
+def test_options_without_effect_are_refused_and_a_process_is_observed_once(spans: Spans) -> None:
     with raises(AgentDefinitionError, name="redact"):
         observe(redact=str.upper, **spans.providers)
     with observe(**spans.providers), raises(AgentDefinitionError, name="observe"):
@@ -286,7 +286,7 @@ async def test_a_trace_is_plain_data_of_the_journal_wherever_it_is_read(tmp_path
     trace = result.trace
     assert json.loads(json.dumps(trace)) == trace == Journal.read(file).trace
     chat, *calls, last = trace["spans"]
-    ask, called = sorted(calls, key=lambda span: span["name"])  # which of them ends first is open
+    ask, called = sorted(calls, key=lambda span: span["name"])  # their order is not defined
     names = [span["name"] for span in (chat, ask, called, last)]
     assert names == ["chat test-1", "execute_tool ask", "execute_tool look", "chat test-1"]
     assert [span["name"] for span in ask["spans"]] == ["invoke_agent clerk"]
@@ -297,7 +297,7 @@ async def test_a_trace_is_plain_data_of_the_journal_wherever_it_is_read(tmp_path
     assert called["start"] == ask["start"] == chat["end"]
 
 
-def test_a_journal_without_times_is_read_and_one_with_nonsense_is_refused(spans: Spans) -> None:
+def test_a_journal_without_times_is_read_and_invalid_times_are_refused(spans: Spans) -> None:
     LOOKING[:] = [spans]
     text = shop().run_sync("hi").journal.dumps()
     lines = [json.loads(line) for line in text.splitlines()]

@@ -1,4 +1,4 @@
-"""An agent made with one prompt, and what it says to who writes it as another framework would."""
+"""An agent with one prompt, and hints for texts in the form of another framework."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_any_prompt_and_template_is_the_layers_of_an_agent() -> None:
         Agent(OfflineModel(), [asked])  # type: ignore[call-overload]
 
 
-def test_a_variable_of_its_own_says_how_it_is_written() -> None:
+def test_the_error_of_an_unknown_variable_names_the_variable() -> None:
     with raises(TemplateError, line=1, variable="goods"):
         TextPrompt(SHOP)
     with pytest.warns(LiteralTextWarning):
@@ -71,13 +71,13 @@ def test_a_prompt_of_every_turn_before_a_conversation_warns_from_the_second_turn
         *("{1}", "{x y}", "print(f'{x}')", "@{upstream}"),
     ],
 )
-def test_braces_of_code_and_json_are_no_variables(text: str) -> None:
+def test_braces_of_code_and_json_are_not_variables(text: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Layers(text)
 
 
-def test_a_budget_may_be_changed() -> None:
+def test_a_budget_can_be_changed() -> None:
     agent = Agent(OfflineModel(), "Rules.", budget=500)
     assert agent.with_changes(budget=2000).chain.budget == 2000 and agent.with_changes(budget=None).chain.budget is None
     assert agent.with_changes(instructions="Others.").chain.budget == 500
@@ -97,7 +97,7 @@ def test_no_settings_are_the_default() -> None:
 
 
 @pytest.mark.parametrize("volatility", ["static", "session"])
-def test_what_asks_for_a_typed_answer_is_no_reason_to_warn(volatility: Volatility) -> None:
+def test_the_prompt_for_a_typed_answer_causes_no_warning(volatility: Volatility) -> None:
     layers = Layers(AdditionalInfoPrompt("You sell {{ goods }}.", volatility=volatility))
     with warnings.catch_warnings():
         warnings.simplefilter("error", VolatilityWarning)

@@ -1,4 +1,4 @@
-"""Options: their types, and what an error about them says as data."""
+"""Options: their types, and the data of their errors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NamedLimits(Limits):
 
 
 class PlainLimits(Limits):
-    """Has no other fields."""
+    """Limits without more fields."""
 
 
 class InitLimits(Limits):
@@ -60,7 +60,7 @@ def test_a_subclass_is_checked_like_its_base(kind: Any) -> None:
         dataclasses.replace(limits, steps=0)
 
 
-def test_the_fields_of_a_subclass_are_kept() -> None:
+def test_the_fields_of_a_subclass_are_preserved() -> None:
     assert MyLimits(steps=3, extra=5).extra == MyLimitsInSlots(steps=3, extra=5).extra == 5
     assert (NamedLimits().name, NamedLimits(name="mine").name) == ("unnamed", "mine")
     assert InitLimits(2).seconds == 120
@@ -107,7 +107,7 @@ def test_a_time_limit_of_a_request_is_finite(value: float) -> None:
         lambda: Limits(1, 2, 3, 4, 5, 6, 7, 8, 9, "raise", "report", 12, step=3),  # type: ignore[call-arg]
     ],
 )
-def test_too_many_positional_arguments_are_no_unknown_options(make: Callable[[], Any]) -> None:
+def test_too_many_positional_arguments_are_not_unknown_options(make: Callable[[], Any]) -> None:
     with pytest.raises(TypeError) as caught:
         make()
     assert type(caught.value) is TypeError

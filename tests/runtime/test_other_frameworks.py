@@ -1,4 +1,4 @@
-"""Tools, messages and documents of other frameworks are taken, or refused with what to write instead."""
+"""Tools, messages and documents of other frameworks are accepted, or refused with the alternative."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ REFUSED_MESSAGES: dict[str, Any] = {
 }
 
 
-def test_messages_that_cannot_be_kept_are_refused_with_their_place() -> None:
+def test_messages_that_cannot_be_converted_are_refused_with_their_place() -> None:
     wrong = []
     for place, message in REFUSED_MESSAGES.items():
         with pytest.raises(MessageError) as caught:
@@ -300,7 +300,7 @@ def test_all_problems_of_foreign_messages_are_listed_at_once() -> None:
     assert len(caught.value.problems) >= len(REFUSED_MESSAGES)
 
 
-def test_a_session_begins_with_messages_in_the_form_of_a_provider() -> None:
+def test_a_session_can_start_with_messages_in_the_form_of_a_provider() -> None:
     session = Session(conversation=[{"role": "user", "content": "Hi"}, Message("assistant", "Hello")])
     assert [message.text for message in session.conversation] == ["Hi", "Hello"]
     model = ScriptedModel(["You said hi."])
@@ -309,7 +309,7 @@ def test_a_session_begins_with_messages_in_the_form_of_a_provider() -> None:
 
 
 @pytest.mark.parametrize("given", [[5], "Hi", 5, [{"role": "none"}], [LangChainDocument()]])
-def test_what_is_no_message_is_refused_when_the_session_is_made(given: Any) -> None:
+def test_a_value_that_is_not_a_message_is_refused_by_the_constructor_of_a_session(given: Any) -> None:
     with pytest.raises(MessageError):
         Session(conversation=given)
 
@@ -344,7 +344,7 @@ def test_a_node_with_a_score_keeps_score_and_image() -> None:
 
 
 @pytest.mark.parametrize("part", [{"image_path": "/etc/passwd"}, {"image_url": "http://10.0.0.1/a"}, {"image": "?"}])
-def test_an_image_of_a_node_that_cannot_be_kept_is_refused_with_its_place(part: dict[str, str]) -> None:
+def test_an_image_of_a_node_that_cannot_be_stored_is_refused_with_its_place(part: dict[str, str]) -> None:
     with pytest.raises(ContextError) as caught:
         PromptContext("When?", documents=["a", Node(**{**vars(NODE), **part})])
     assert caught.value.problems[0].place == "documents[1].image"
@@ -549,7 +549,7 @@ def test_a_tool_that_needs_its_library_is_refused_with_the_names_of_its_parts(to
 
 
 @pytest.mark.parametrize("given", [LangChainTool(), LlamaIndexTool(""), PydanticAITool(str)])
-def test_a_foreign_tool_is_no_function_of_a_tool(given: Any) -> None:
+def test_a_foreign_tool_is_not_the_function_of_a_tool(given: Any) -> None:
     with raises(ToolDefinitionError, names=("function",)):
         Tool(given)
 

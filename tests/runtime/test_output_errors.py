@@ -1,4 +1,4 @@
-"""A run whose answer is not the output type goes on: with more repairs, another output, or new input."""
+"""A run whose answer is not the output type can continue: with more repairs, another output, or new input."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def failed(session: Any = None, **options: Any) -> OutputError:
 
 @pytest.fixture(params=["alone", "in memory", "stored"])
 def sessions(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    """Return what opens the session of a run anew."""
+    """Return a function that opens the session of a run again."""
     if request.param == "alone":
         yield lambda: None
     elif request.param == "in memory":
@@ -36,7 +36,7 @@ def sessions(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
             yield lambda: memory.session("s")
 
 
-def test_it_goes_on_with_more_repairs(sessions: Any) -> None:
+def test_it_continues_with_more_repairs(sessions: Any) -> None:
     error = failed(sessions())
     for journal in (error.journal, Journal.loads(error.journal.dumps())):
         with pytest.raises(OutputError) as again:
@@ -52,7 +52,7 @@ def test_it_goes_on_with_more_repairs(sessions: Any) -> None:
         assert tuple(session.conversation) == result.messages
 
 
-def test_another_output_takes_the_last_answer(sessions: Any) -> None:
+def test_another_output_reads_the_last_answer(sessions: Any) -> None:
     error = failed(sessions())
     result = count().resume_sync(error.journal, session=sessions(), output=str)
     assert (result.output, result.messages) == ("a lot", error.messages)
@@ -64,7 +64,7 @@ def test_another_output_takes_the_last_answer(sessions: Any) -> None:
     assert (again.output, again.messages) == ([3], listed.messages)
 
 
-def test_it_goes_on_with_new_input(sessions: Any) -> None:
+def test_it_continues_with_new_input(sessions: Any) -> None:
     error, session = failed(sessions()), sessions()
     asked: Any = "Write a number."
     if session is None:
@@ -90,13 +90,13 @@ def test_without_input_or_with_the_same_run_id_it_is_repaired_further(sessions: 
         count().run_sync(None, session=sessions())
 
 
-def test_a_finished_run_is_asked_again_where_its_answer_is_not_the_new_output() -> None:
+def test_a_finished_run_requests_a_new_answer_if_its_answer_is_not_the_new_output() -> None:
     first = count("many", "9").run_sync("How many?")
     result = count('{"n": 9}').resume_sync(first.journal, output=dict[str, int], limits=Limits(repairs=3))
     assert result.output == {"n": 9} and result.messages[: len(first.messages)] == first.messages
 
 
-def test_repairs_before_a_pause_are_counted_and_kept_with_another_output() -> None:
+def test_repairs_before_a_pause_are_counted_and_preserved_with_another_output() -> None:
     @tool(approval="always")
     def weigh() -> str:
         """Weigh."""
@@ -111,21 +111,21 @@ def test_repairs_before_a_pause_are_counted_and_kept_with_another_output() -> No
     assert result.output == "five" and roles(result.messages) == "user assistant user assistant tool assistant"
 
 
-def test_a_limit_of_steps_ends_a_run_that_goes_on_with_more_repairs() -> None:
+def test_a_limit_of_steps_ends_a_run_that_continues_with_more_repairs() -> None:
     with pytest.raises(LimitExceeded) as over:
         count("x").resume_sync(failed().journal, limits=Limits(repairs=9, steps=3))
     result = count("4").resume_sync(over.value.journal, limits=Limits(repairs=9))
     assert result.output == 4
 
 
-def test_an_agent_inside_whose_answer_cannot_be_read_fails_its_call_and_is_asked_anew() -> None:
+def test_an_inner_agent_with_an_unreadable_answer_fails_its_call_and_is_run_again() -> None:
     inner = count("many", "a lot", "3")
     ask = inner.as_tool(name="ask", description="Counts.", retries=1, backoff=0)
     outer = Agent(ScriptedModel([calling(("ask", {"input": "?"}, "c")), "three"]), tools=[ask])
     assert outer.run_sync("go").messages[2].text == "3"
 
 
-def test_its_journal_goes_on_from_any_line() -> None:
+def test_its_journal_can_be_resumed_from_any_line() -> None:
     script = ["many", "a lot", "5"]
     whole = count(*script, repairs=2).run_sync("How many?", run_id="r")
     lines = whole.journal.dumps().splitlines(keepends=True)

@@ -66,7 +66,7 @@ def test_a_prompt_file_and_a_schema_have_versions(tmp_path: Path) -> None:
     assert parts(with_schema("string")) != parts(with_schema("integer"))
 
 
-def test_prompts_of_one_name_have_different_names_as_parts() -> None:
+def test_prompts_with_the_same_name_have_different_names_as_parts() -> None:
     assert [*parts(Layers([TextPrompt("a", name="x"), TextPrompt("b", name="x")]))] == [
         "system.x",
         "system[1]",

@@ -1,4 +1,4 @@
-"""Agents that run as tools pause with the run around them, and go on with it from its journal."""
+"""Agents that run as tools pause with the outer run, and resume with it from its journal."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Script = Callable[[Composition], Any]
 
 
 class World:
-    """What tools did, by what and how often, and what models were asked."""
+    """Effects of tools, by name and number, and the number of requests of each model."""
 
     def __init__(self) -> None:
         self.done: Counter[str] = Counter()
@@ -86,7 +86,7 @@ def step(sent: Composition) -> int:
 
 
 def payer(sent: Composition) -> Any:
-    """Look up who is asked about, pay, and answer."""
+    """Look up the person of the input, pay, and answer."""
     who = sent.user.text
     replies = [
         calling(("look", {"name": who}, "a")),
@@ -105,7 +105,7 @@ def ask(*names: str, tool_name: str = "clerk") -> Message:
 
 
 def firm(world: World, *names: str, **options: Any) -> Agent[Any, Any]:
-    """An agent that asks a clerk about each name at once."""
+    """An agent that calls a clerk for each name at once."""
 
     def boss(sent: Composition) -> Any:
         if step(sent) == 0:
@@ -117,7 +117,7 @@ def firm(world: World, *names: str, **options: Any) -> Agent[Any, Any]:
 
 
 def deep(world: World, *names: str) -> Agent[Any, Any]:
-    """An agent that asks a manager, who asks the clerk about each name."""
+    """An agent that calls a manager, which calls the clerk for each name."""
     clerk = world.agent("clerk", payer)
 
     def managing(sent: Composition) -> Any:
@@ -140,7 +140,7 @@ def pause(agent: Agent[Any, Any], journal: Journal | None = None, **options: Any
     return found.value
 
 
-def test_the_run_pauses_with_the_calls_of_its_agents_and_goes_on_with_decisions_by_id() -> None:
+def test_the_run_pauses_with_the_calls_of_its_agents_and_resumes_with_decisions_by_id() -> None:
     world = World()
     paused = pause(firm(world, "Ada", "Bob"))
     assert [(call.id, call.name) for call in paused.calls] == [("c1/b", "pay"), ("c2/b", "pay")]
@@ -155,7 +155,7 @@ def test_the_run_pauses_with_the_calls_of_its_agents_and_goes_on_with_decisions_
     assert later.paid == ["Ada"] and later.asked == {"clerk": 2, "boss": 1}
     assert "no money" in result.output and "paid Ada" in result.output
     assert roles(result.messages) == "user assistant tool tool assistant"
-    # The same as of a run that was never cut
+    # The result of an undisturbed run is the same.
     whole = World()
     answers = {"c1/b": True, "c2/b": Denied("no money")}
     undisturbed = firm(whole, "Ada", "Bob").run_sync("go", run_id="r", approve=lambda call: answers[call.id])
@@ -163,7 +163,7 @@ def test_the_run_pauses_with_the_calls_of_its_agents_and_goes_on_with_decisions_
     assert world.done + later.done == whole.done and whole.once()
 
 
-def test_it_pauses_again_while_some_calls_wait_and_keeps_what_is_decided() -> None:
+def test_the_run_pauses_again_while_some_calls_wait_and_keeps_the_decisions() -> None:
     world = World()
     first = pause(firm(world, "Ada", "Bob"))
     second = pause(firm(world, "Ada", "Bob"), first.journal, approve={"c2/b": Approved({"name": "Bo"})})
@@ -175,7 +175,7 @@ def test_it_pauses_again_while_some_calls_wait_and_keeps_what_is_decided() -> No
     assert "paid Ada" in result.output and "paid Bo" in result.output and world.once()
 
 
-def test_agents_two_deep_pause_and_go_on() -> None:
+def test_inner_agents_of_inner_agents_pause_and_resume() -> None:
     world = World()
     paused = pause(deep(world, "Ada", "Bob"))
     assert [call.id for call in paused.calls] == ["m/c1/b", "m/c2/b"]
@@ -199,7 +199,7 @@ def test_agents_two_deep_pause_and_go_on() -> None:
         (lambda call: "yes", "clerk (c1)", "pay (b)", "str"),
     ],
 )
-def test_what_is_no_decision_ends_the_run_and_no_model_reads_it(
+def test_an_invalid_decision_ends_the_run_and_no_model_reads_it(
     given: Any, path: str | None, name: str, value: str
 ) -> None:
     world = World()
@@ -213,7 +213,7 @@ def test_what_is_no_decision_ends_the_run_and_no_model_reads_it(
     assert world.once()
 
 
-def test_a_decision_where_nothing_waits_is_refused_before_anything_is_sent() -> None:
+def test_a_decision_without_a_waiting_call_is_refused_before_any_request() -> None:
     model = ScriptedModel([OSError("gone"), "never"])
     with raises(OSError, args=("gone",)) as failed:
         Agent(model).run_sync("go")
@@ -226,7 +226,7 @@ def test_a_decision_where_nothing_waits_is_refused_before_anything_is_sent() -> 
     assert len(model.requests) == 1
 
 
-def test_own_calls_and_those_of_agents_wait_side_by_side() -> None:
+def test_calls_of_the_run_and_of_inner_agents_can_wait_together() -> None:
     world = World()
 
     def boss(sent: Composition) -> Any:
@@ -245,7 +245,7 @@ def test_own_calls_and_those_of_agents_wait_side_by_side() -> None:
     assert world.paid == ["Ada", "Own"] and world.once()
 
 
-def test_calls_behind_a_sequential_one_that_waits_do_not_begin() -> None:
+def test_calls_after_a_waiting_sequential_call_do_not_start() -> None:
     world = World()
 
     @tool(sequential=True)
@@ -268,7 +268,7 @@ def test_calls_behind_a_sequential_one_that_waits_do_not_begin() -> None:
     assert world.once()
 
 
-def test_a_retry_of_the_tool_is_for_failures_and_not_for_a_pause() -> None:
+def test_a_retry_of_the_tool_applies_to_failures_and_not_to_a_pause() -> None:
     world = World()
     clerk = world.agent("clerk", payer)
     tools = [offered(clerk, retries=3, backoff=0.0, max_consecutive_failures=1)]
@@ -278,7 +278,7 @@ def test_a_retry_of_the_tool_is_for_failures_and_not_for_a_pause() -> None:
     assert boss.resume_sync(paused.journal, approve={"c1/b": True}).output == "Ada is paid: paid Ada"
 
 
-def test_an_agent_that_fails_after_it_paused_fails_its_call_alone() -> None:
+def test_an_agent_that_fails_after_a_pause_fails_only_its_call() -> None:
     world = World()
 
     def failing(sent: Composition) -> Any:
@@ -298,7 +298,7 @@ def test_an_agent_that_fails_after_it_paused_fails_its_call_alone() -> None:
     assert result.usage.input_tokens == 40
 
 
-def test_an_agent_that_has_another_name_since_is_refused() -> None:
+def test_an_agent_with_another_name_since_the_pause_is_refused() -> None:
     world = World()
     paused = pause(firm(world, "Ada"))
     other = World()
@@ -311,7 +311,7 @@ def test_an_agent_that_has_another_name_since_is_refused() -> None:
     assert firm(world, "Ada").resume_sync(journal, approve={"c1/b": True}).output == "Ada is paid: paid Ada"
 
 
-def test_the_limits_of_the_run_count_what_its_agents_spent_before_the_pause() -> None:
+def test_the_limits_of_the_run_count_the_usage_of_its_agents_before_the_pause() -> None:
     world = World()
     limits = Limits(tokens=50)
     paused = pause(firm(world, "Ada", limits=limits))
@@ -323,7 +323,7 @@ def test_the_limits_of_the_run_count_what_its_agents_spent_before_the_pause() ->
     assert result.usage.input_tokens == 50
 
 
-async def test_a_run_that_is_cancelled_while_an_agent_of_it_waits_keeps_a_valid_history() -> None:
+async def test_a_run_that_is_cancelled_while_an_inner_agent_waits_has_a_valid_history() -> None:
     world, session = World(), Session()
     hanging = asyncio.Event()
 
@@ -350,7 +350,7 @@ async def test_a_run_that_is_cancelled_while_an_agent_of_it_waits_keeps_a_valid_
 
 
 def known_calls(journal: Journal) -> int:
-    """Return how many calls of plain tools are known to have ended."""
+    """Return the number of calls of plain tools with a recorded result."""
     own = sum(result.name in ("look", "pay") for result in journal.tool_results)
     return own + sum(map(known_calls, journal.inner.values()))
 
@@ -362,7 +362,7 @@ class Killed(BaseException):
 @pytest.mark.long
 @pytest.mark.untraced
 @pytest.mark.parametrize("make", thinned([firm, deep]))
-def test_it_goes_on_from_any_line_of_its_journal_with_nothing_done_twice(
+def test_a_run_resumes_from_any_line_of_its_journal_without_repeated_calls(
     make: Callable[..., Agent[Any, Any]], tmp_path: Path
 ) -> None:
     whole = World()
@@ -389,10 +389,10 @@ def test_it_goes_on_from_any_line_of_its_journal_with_nothing_done_twice(
             again = World()
             result = make(again, "Ada", "Bob").resume_sync(Journal.loads(stored), approve=lambda call: True)
             assert (result.messages, result.usage) == (undisturbed.messages, undisturbed.usage)
-            # What was under way when it died is done again, under the same key.
+            # Calls in progress at the kill are repeated with the same key.
             assert set(world.done + again.done) == set(whole.done)
             counts = (world.done + again.done).values()
-            assert max(counts) <= 2 and sum(counts) <= sum(whole.done.values()) + 4  # as many were under way
+            assert max(counts) <= 2 and sum(counts) <= sum(whole.done.values()) + 4  # the number of calls in progress
             assert sum(again.done.values()) == sum(whole.done.values()) - known_calls(known)
         result = make(World(), "Ada", "Bob").resume_sync(path, approve=lambda call: True)
         assert result.messages == undisturbed.messages
@@ -403,7 +403,7 @@ def test_it_goes_on_from_any_line_of_its_journal_with_nothing_done_twice(
     assert number > 20
 
 
-def test_a_journal_with_agents_inside_may_be_cut_at_any_byte(tmp_path: Path) -> None:
+def test_a_journal_with_inner_agents_can_be_cut_at_any_byte(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     with pytest.raises(Paused):
         deep(World(), "Ada", "Bob").run_sync("go", run_id="r", journal=path)
@@ -432,7 +432,9 @@ HEAD = pause(firm(World(), "Ada")).journal.dumps().splitlines(keepends=True)[0]
         ('{"call":"c","line":' * 200 + HEAD.strip() + "}" * 200, "journal", None),
     ],
 )
-def test_a_journal_inside_that_cannot_be_read_says_where(line: str, name: str | None, value: str | int | None) -> None:
+def test_an_unreadable_inner_journal_is_refused_with_its_line(
+    line: str, name: str | None, value: str | int | None
+) -> None:
     with raises(JournalError, line=2, name=name, value=value):
         Journal.loads(HEAD + line + "\n")
 
@@ -454,7 +456,7 @@ def test_a_provider_that_writes_slashes_into_ids_cannot_name_the_call_of_another
     assert world.paid == ["Ada"]
 
 
-def test_an_agent_that_a_tool_asks_beside_any_call_of_the_run_denies() -> None:
+def test_an_agent_that_a_tool_calls_outside_of_any_call_of_the_run_denies() -> None:
     world = World()
     clerk = offered(world.agent("clerk", payer))
 
@@ -468,7 +470,7 @@ def test_an_agent_that_a_tool_asks_beside_any_call_of_the_run_denies() -> None:
     assert "no person can be asked" in agent.run_sync("go").messages[2].text and world.paid == []
 
 
-def test_a_tool_that_passes_its_own_call_on_to_an_agent_pauses_with_it() -> None:
+def test_a_tool_that_passes_its_call_to_an_agent_pauses_with_it() -> None:
     world = World()
     clerk = offered(world.agent("clerk", payer))
 
@@ -488,7 +490,7 @@ def test_a_tool_that_passes_its_own_call_on_to_an_agent_pauses_with_it() -> None
     assert world.once()
 
 
-def test_events_tell_who_waits_for_whom() -> None:
+def test_events_name_the_waiting_calls_and_their_agents() -> None:
     world, seen = World(), list[str]()
 
     def listen(event: Any) -> None:
@@ -502,7 +504,7 @@ def test_events_tell_who_waits_for_whom() -> None:
     assert sorted(seen) == [call.id for call in paused.calls] == ["m/c1/b", "m/c2/b"]
 
 
-async def test_agents_at_once_pause_whoever_waits_longer() -> None:
+async def test_simultaneous_agents_pause_in_any_order_of_their_waits() -> None:
     world = World()
 
     def slow(sent: Composition) -> Any:
@@ -547,7 +549,7 @@ def _raise(call: Any) -> bool:
 
 @pytest.mark.parametrize("decider", [_raise, _raises])
 @pytest.mark.parametrize("make", [firm, deep])
-def test_a_decider_that_raises_ends_the_run_that_it_was_given_to(make: Any, decider: Any) -> None:
+def test_a_decider_that_raises_ends_its_run(make: Any, decider: Any) -> None:
     world = World()
     with raises(ValueError, args=("the decider",)) as failed:
         make(world, "Ada", "Bob").run_sync("go", approve=decider)
@@ -556,7 +558,7 @@ def test_a_decider_that_raises_ends_the_run_that_it_was_given_to(make: Any, deci
     assert world.paid == ["Ada", "Bob"] and world.once()
 
 
-def test_an_agent_that_is_gone_or_has_other_parameters_since_ends_the_run_with_the_journal() -> None:
+def test_a_missing_agent_or_other_parameters_since_the_pause_end_the_run_with_the_journal() -> None:
     world = World()
     paused = pause(firm(world, "Ada"))
     clerk = world.agent("clerk", payer).as_tool(name="clerk", description="Pays.", argument="question")
@@ -569,7 +571,7 @@ def test_an_agent_that_is_gone_or_has_other_parameters_since_ends_the_run_with_t
     assert firm(world, "Ada").resume_sync(journal, approve={"c1/b": True}).output == "Ada is paid: paid Ada"
 
 
-def test_calls_of_one_agent_with_the_same_id_are_told_apart() -> None:
+def test_calls_of_one_agent_with_the_same_id_are_distinguished() -> None:
     world = World()
 
     def twice(sent: Composition) -> Any:
@@ -592,7 +594,7 @@ def test_a_rewound_conversation_ends_a_paused_run() -> None:
     assert world.paid == []
 
 
-async def test_a_listener_or_a_decider_that_hangs_inside_ends_with_the_run_and_it_goes_on() -> None:
+async def test_a_listener_or_a_decider_that_hangs_in_an_inner_agent_ends_with_the_run_which_can_resume() -> None:
     async def hang(call: Any) -> bool:
         await asyncio.Event().wait()
         return True
@@ -603,7 +605,7 @@ async def test_a_listener_or_a_decider_that_hangs_inside_ends_with_the_run_and_i
     assert world.paid == [] and valid(over.value.messages)
 
 
-def test_a_session_that_is_deleted_during_a_pause_ends_the_run_typed_before_anything_is_paid(tmp_path: Path) -> None:
+def test_a_session_that_is_deleted_during_a_pause_ends_the_run_before_any_payment(tmp_path: Path) -> None:
     with Memory(tmp_path) as memory:
         world, session = World(), memory.session("s")
         paused = pause(firm(world, "Ada"), session=session)
@@ -615,7 +617,7 @@ def test_a_session_that_is_deleted_during_a_pause_ends_the_run_typed_before_anyt
 
 
 class Closed(AgentError):
-    """An error of a program of its own, which takes other arguments than a message."""
+    """A custom error of a program, whose constructor has other parameters than a message."""
 
     def __init__(self, office: str, *, until: int) -> None:
         super().__init__(f"{office} is closed until {until}")
@@ -623,7 +625,7 @@ class Closed(AgentError):
 
 
 @pytest.mark.parametrize("error", [Closed("the bank", until=9), SessionBusy("s"), OutputError("int", "x", "no number")])
-def test_what_an_approver_raises_about_a_call_of_an_inner_agent_stays_what_it_is(error: AgentError) -> None:
+def test_an_error_of_an_approver_of_an_inner_call_keeps_its_class_and_attributes(error: AgentError) -> None:
     def approve(call: ToolCall) -> bool:
         raise error
 

@@ -1,4 +1,4 @@
-"""What runs, servers, evaluations and recordings write may be read by its owner alone, whatever the umask."""
+"""Files of runs, servers, evaluations and recordings are readable by their owner only, for any umask."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("write", [run_store, access_file, answers, recording, journal, export, backup])
-def test_what_is_written_is_private(tmp_path: Path, umask: None, write: Callable[[Path], None]) -> None:
+def test_written_files_are_private(tmp_path: Path, umask: None, write: Callable[[Path], None]) -> None:
     write(tmp_path / "out")
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir() if path.is_file()}
     assert "out" in modes

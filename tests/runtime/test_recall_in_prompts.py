@@ -1,4 +1,4 @@
-"""What memory recalls reaches the prompt: documents, facts, and not what the prompt shows anyway."""
+"""Recalled documents and facts reach the prompt, except for texts that the prompt already shows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LAYERS = Layers(before_input=[MemoPrompt(), RecalledPrompt(), KnowledgePrompt()]
 
 
 def asked(agent: Agent, text: str, session: object) -> tuple[str, Recalled]:
-    """Ask, and return the user message that was sent and what was recalled for it."""
+    """Run, and return the user message that was sent and the recalled items."""
     events: list[Event] = []
     result = agent.run_sync(text, session=session, on_event=events.append)  # type: ignore[arg-type]
     (recalled,) = [event for event in events if isinstance(event, Recalled)]
@@ -52,7 +52,7 @@ def test_documents_facts_and_earlier_conversations_reach_the_prompt(tmp_path: Pa
         assert "The heron nests" in agent.compose("And the heron?", session=session).user.text
 
 
-def test_what_the_prompt_shows_is_not_recalled_again(tmp_path: Path) -> None:
+def test_messages_in_the_prompt_are_not_recalled_again(tmp_path: Path) -> None:
     with Memory(tmp_path) as memory:
         session = memory.session("now")
         agent = Agent(ScriptedModel(["ok"] * 3), layers=LAYERS, memory=memory)
@@ -64,7 +64,7 @@ def test_what_the_prompt_shows_is_not_recalled_again(tmp_path: Path) -> None:
         assert memory.recall_logs()[-1].conversation == "another"
 
 
-def test_a_conversation_that_is_kept_elsewhere_hides_nothing(tmp_path: Path) -> None:
+def test_a_conversation_in_another_store_hides_nothing(tmp_path: Path) -> None:
     with Memory(tmp_path) as memory:
         memory.facts.add("Herons are birds.")
         agent = Agent(ScriptedModel(["ok"] * 2), layers=LAYERS, memory=memory)
@@ -75,7 +75,7 @@ def test_a_conversation_that_is_kept_elsewhere_hides_nothing(tmp_path: Path) -> 
             assert recalled.degraded == ()
 
 
-def test_what_a_budget_cut_from_the_conversation_is_recalled(tmp_path: Path) -> None:
+def test_messages_that_a_budget_cut_from_the_conversation_are_recalled(tmp_path: Path) -> None:
     with Memory(tmp_path) as memory:
         session = memory.session("now")
         session.append(Message("user", "The heron nests behind the weir."), Message("assistant", "I see."))
@@ -87,7 +87,7 @@ def test_what_a_budget_cut_from_the_conversation_is_recalled(tmp_path: Path) -> 
         assert "The heron nests behind the weir." in sent
 
 
-def test_facts_of_the_context_stay_before_those_recalled() -> None:
+def test_facts_of_the_context_are_before_recalled_facts() -> None:
     class Knowing(Library):
         def recall(self, query: str) -> Answer:  # type: ignore[override]
             return Answer([Document("a chunk")])
@@ -112,7 +112,7 @@ def test_a_custom_recaller_gets_the_session_only_if_it_has_a_parameter_for_it() 
     assert recall(Curious(), "hi").documents == (Document("hi False None"),)
 
 
-def test_facts_that_are_none() -> None:
+def test_knowledge_of_another_type_is_refused() -> None:
     class Wrong(list[Document]):
         knowledge = ("text",)
 
@@ -127,7 +127,7 @@ def test_facts_that_are_none() -> None:
 WARRANTY = "The warranty is 99 years."
 
 
-def test_what_the_model_answered_in_one_session_is_no_evidence_in_the_next(tmp_path: Path) -> None:
+def test_answers_of_the_model_in_one_session_are_no_evidence_in_the_next(tmp_path: Path) -> None:
     with Memory(tmp_path) as memory:
         agent = Agent(ScriptedModel([WARRANTY, "ok", "ok"]), memory=memory)
         agent.run_sync("How long is it?", session=memory.session("one"))
@@ -139,7 +139,7 @@ def test_what_the_model_answered_in_one_session_is_no_evidence_in_the_next(tmp_p
         assert "[assistant, 20" in sent and WARRANTY in sent
 
 
-def test_what_a_user_wrote_is_shown_as_written_by_a_user_apart_from_documents(tmp_path: Path) -> None:
+def test_messages_of_a_user_are_marked_as_such_and_separate_from_documents(tmp_path: Path) -> None:
     with Memory(tmp_path) as memory:
         memory.session("one").append(Message("user", WARRANTY, name="Bo"), said_at=1_700_000_000)
         (tmp_path / "manual.md").write_text("The warranty is 2 years.")
@@ -158,7 +158,7 @@ def test_what_a_user_wrote_is_shown_as_written_by_a_user_apart_from_documents(tm
         assert Journal.loads(result.journal.dumps()).entries == result.journal.entries
 
 
-def test_a_message_that_asked_the_model_to_repair_its_answer_is_not_what_the_user_wrote(tmp_path: Path) -> None:
+def test_the_request_to_repair_an_answer_is_not_recalled_as_a_message_of_the_user(tmp_path: Path) -> None:
     with Memory(tmp_path) as memory:
         agent = Agent(ScriptedModel([f'{{"{WARRANTY}": 1}}', "{}"]), output=dict[int, int])
         agent.run_sync("Numbers, please.", session=memory.session("one"))
@@ -167,7 +167,7 @@ def test_a_message_that_asked_the_model_to_repair_its_answer_is_not_what_the_use
         assert "99 years" not in sent
 
 
-def test_messages_that_no_prompt_shows_are_not_asked_for_and_any_prompt_that_shows_some_is_enough() -> None:
+def test_messages_are_recalled_only_if_some_prompt_shows_them() -> None:
     asked_for: list[Sequence[str]] = []
 
     def remember(query: str, roles: Sequence[str]) -> list[Document | RecalledMessage]:
@@ -182,6 +182,6 @@ def test_messages_that_no_prompt_shows_are_not_asked_for_and_any_prompt_that_sho
 
 
 @pytest.mark.parametrize("roles", ["user", ("users",), ["user"], (5,), None])
-def test_roles_that_are_none_are_refused(roles: Any, tmp_path: Path) -> None:
+def test_unknown_roles_are_refused(roles: Any, tmp_path: Path) -> None:
     with raises(AgentDefinitionError, name="roles"):
         RecallOptions(roles=roles)

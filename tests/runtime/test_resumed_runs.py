@@ -1,4 +1,4 @@
-"""Runs that go on from a journal: decisions hold, limits go on, errors keep what was known, a file has one writer."""
+"""Runs that resume from a journal: decisions and limits apply, errors keep the journal, a file has one writer."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def replied(message: Message | str, tokens: int) -> Reply:
 
 
 @pytest.mark.parametrize("tools", [[paying([], "never")], []])
-def test_a_decision_is_not_ignored_where_the_tool_needs_none_any_more_or_is_gone(tools: list[Any]) -> None:
+def test_a_decision_about_a_removed_tool_or_a_tool_without_approval_is_not_ignored(tools: list[Any]) -> None:
     later = Agent(ScriptedModel(["done"]), tools=tools)
     with raises(ApprovalError, name="approve", value="pay (c1)"):
         later.resume_sync(paused(), approve={"c1": Denied("no")})
@@ -67,21 +67,21 @@ def test_a_decision_is_not_ignored_where_the_tool_needs_none_any_more_or_is_gone
     "answer",
     [Approved("x"), Approved({"amount": object()}), Approved([("amount", 3)]), Denied(5)],  # type: ignore[arg-type]
 )
-def test_a_decision_that_says_nothing_usable_is_none(answer: Any) -> None:
+def test_an_answer_of_an_approver_that_is_not_a_decision_is_refused(answer: Any) -> None:
     paid: list[int] = []
     with raises(ApprovalError, name="pay (c1)"):
         Agent(ScriptedModel([PAY]), tools=[paying(paid)]).run_sync("go", approve=lambda call: answer)
     assert paid == []
 
 
-def test_what_can_decide_nothing_is_refused_before_anything_is_sent() -> None:
+def test_an_invalid_approver_is_refused_before_any_request() -> None:
     model = ScriptedModel([PAY])
     with raises(ApprovalError, name="approve", value="bool"):
         Agent(model, tools=[paying([])]).run_sync("go", approve=True)  # type: ignore[arg-type]
     assert not model.requests
 
 
-def test_a_resume_that_fails_at_once_loses_nothing_that_was_known() -> None:
+def test_a_resume_that_fails_immediately_keeps_the_journal_and_the_messages() -> None:
     session = Session()
     journal = paused(session)
 
@@ -95,14 +95,14 @@ def test_a_resume_that_fails_at_once_loses_nothing_that_was_known() -> None:
 
 
 @pytest.mark.parametrize("order", [[0, 3, 1, 2], [0, 2], [0, 2, 3]])
-def test_a_journal_that_does_not_begin_with_its_beginning_is_refused(order: list[int]) -> None:
+def test_a_journal_without_its_first_lines_in_order_is_refused(order: list[int]) -> None:
     session = Session()
     lines = paused(session).dumps().splitlines(keepends=True) * 2
     with raises(JournalError, line=2):
         Agent(ScriptedModel([])).resume_sync(Journal.loads("".join([lines[at] for at in order])), session=session)
 
 
-def test_what_is_no_journal_is_told_apart_from_a_file_that_is_not_there() -> None:
+def test_a_value_that_is_not_a_journal_or_a_file_is_refused() -> None:
     journal, agent = paused(), Agent(ScriptedModel([]))
     for given, kind in ((journal.dumps(), "str"), (Paused([]), "Paused")):
         with raises(JournalError, name="journal", value=kind):
@@ -111,7 +111,7 @@ def test_what_is_no_journal_is_told_apart_from_a_file_that_is_not_there() -> Non
         agent.run_sync("go", journal=journal)  # type: ignore[arg-type]
 
 
-def test_the_steps_of_a_run_that_went_further_than_a_lower_limit_end_at_once() -> None:
+def test_a_run_beyond_a_lower_limit_of_steps_ends_immediately() -> None:
     session, model = Session(), ScriptedModel.repeat(PAY)
     with pytest.raises(LimitExceeded):
         Agent(model, tools=[paying([], "never")], limits=Limits(steps=5)).run_sync("go", session=session)
@@ -128,7 +128,7 @@ def test_a_run_that_returned_at_a_limit_returns_when_it_is_resumed() -> None:
     assert again.limit is not None and (again.messages, again.steps) == (first.messages, 2)
 
 
-def test_agents_inside_draw_on_what_was_left_when_the_run_paused() -> None:
+def test_inner_agents_use_the_remaining_tokens_of_the_paused_run() -> None:
     asked = ScriptedModel.repeat(replied(calling("missing"), 30))
     ask = Agent(asked, name="inner").as_tool(name="ask", description="Asks.")
 
@@ -144,7 +144,7 @@ def test_agents_inside_draw_on_what_was_left_when_the_run_paused() -> None:
     assert len(asked.requests) == 2 and ended.value.usage.input_tokens == 330
 
 
-async def test_one_run_at_a_time_keeps_its_journal_in_a_file(tmp_path: Path) -> None:
+async def test_one_run_at_a_time_has_its_journal_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     runs = [Agent(ScriptedModel([Delayed(0.05, "yes")])).run("go", journal=path) for _ in range(3)]
     ended = await asyncio.gather(*runs, return_exceptions=True)
@@ -152,7 +152,7 @@ async def test_one_run_at_a_time_keeps_its_journal_in_a_file(tmp_path: Path) -> 
     assert len(Journal.read(path).messages) == 2
 
 
-async def test_a_file_that_two_resume_at_once_is_gone_on_with_once(tmp_path: Path) -> None:
+async def test_a_file_that_two_tasks_resume_at_once_is_continued_once(tmp_path: Path) -> None:
     path, paid = tmp_path / "run.jsonl", list[int]()
     await asyncio.to_thread(paused, journal=path)
     agents = [Agent(ScriptedModel([Delayed(0.05, "done")]), tools=[paying(paid)]) for _ in range(2)]
@@ -163,14 +163,14 @@ async def test_a_file_that_two_resume_at_once_is_gone_on_with_once(tmp_path: Pat
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_process_that_was_forked_during_a_run_does_not_hold_its_journal(tmp_path: Path) -> None:
+def test_a_process_forked_during_a_run_does_not_lock_its_journal(tmp_path: Path) -> None:
     path, children = tmp_path / "run.jsonl", list[int]()
 
     @tool
     def start() -> str:
         """Start a process that stays."""
         children.append(os.fork())
-        while not children[-1]:  # the child: until it is ended
+        while not children[-1]:  # the child: until it is killed
             signal.pause()
         return "started"
 
@@ -185,7 +185,7 @@ def test_a_process_that_was_forked_during_a_run_does_not_hold_its_journal(tmp_pa
             os.waitpid(child, 0)
 
 
-def test_a_run_that_is_tried_again_has_its_own_messages_also_where_another_writer_came_between(tmp_path: Path) -> None:
+def test_a_retried_run_has_its_own_messages_even_between_messages_of_another_writer(tmp_path: Path) -> None:
     with Memory(tmp_path) as mine, Memory(tmp_path) as theirs:
 
         @tool

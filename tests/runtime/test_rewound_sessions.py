@@ -1,4 +1,4 @@
-"""Sessions that are forked, rewound and edited: histories stay valid, and what is stored stays."""
+"""Sessions that are forked, rewound and edited: histories stay valid, and stored messages stay."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def agent(*script: Any) -> Agent[Any, Any]:
 
 
 def talked(session: Any) -> None:
-    """Leave: user, call, result, answer, user, answer."""
+    """Create the messages: user, call, result, answer, user, answer."""
     agent(calling("look"), "one").run_sync("first", session=session)
     agent("two").run_sync("second", session=session)
 
 
-def test_a_rewound_session_goes_on_behind_the_message_and_the_model_sees_no_more(session: Any) -> None:
+def test_a_rewound_session_continues_after_the_message_and_the_model_receives_no_later_one(session: Any) -> None:
     talked(session)
     assert [*session.rewind(4)] == [*session.conversation]
     assert texts(session) == ["u:first", "a:", "t:seen", "a:one"]
@@ -60,7 +60,7 @@ def test_a_rewound_session_goes_on_behind_the_message_and_the_model_sees_no_more
     assert "second" not in str(result.composition.messages)
 
 
-def test_no_result_is_cut_from_its_call(session: Any) -> None:
+def test_a_rewind_does_not_separate_a_result_from_its_call(session: Any) -> None:
     talked(session)
     before = texts(session)
     with pytest.raises(MessageError):
@@ -71,7 +71,7 @@ def test_no_result_is_cut_from_its_call(session: Any) -> None:
 
 
 @pytest.mark.parametrize("at", [-1, 7, 2.0, True, "1", None])
-def test_a_number_that_is_none_is_refused_and_changes_nothing(session: Any, at: Any) -> None:
+def test_an_invalid_number_is_refused_and_changes_nothing(session: Any, at: Any) -> None:
     talked(session)
     for act in (session.rewind, lambda number: session.edit(number, "x")):
         with pytest.raises(MessageError):
@@ -79,7 +79,7 @@ def test_a_number_that_is_none_is_refused_and_changes_nothing(session: Any, at: 
     assert len(session.conversation) == 6
 
 
-def test_an_edited_message_is_answered_anew(session: Any) -> None:
+def test_an_edited_message_gets_a_new_answer(session: Any) -> None:
     talked(session)
     session.edit(5, "another second")
     assert texts(session)[3:] == ["a:one", "u:another second"]
@@ -90,7 +90,7 @@ def test_an_edited_message_is_answered_anew(session: Any) -> None:
     assert texts(session)[0] == "u:first"
 
 
-def test_a_fork_leaves_the_session_as_it_is(session: Any) -> None:
+def test_a_fork_does_not_change_the_session(session: Any) -> None:
     talked(session)
     fork = session.fork(id="other", at=4)
     agent("elsewhere").run_sync("third", session=fork)
@@ -98,7 +98,7 @@ def test_a_fork_leaves_the_session_as_it_is(session: Any) -> None:
     assert texts(session)[4:] == ["u:second", "a:two"]
 
 
-def test_a_run_id_of_what_was_rewound_begins_anew(session: Any) -> None:
+def test_a_run_id_of_rewound_messages_starts_a_new_run(session: Any) -> None:
     agent("one").run_sync("first", session=session, run_id="r")
     agent("two").run_sync("second", session=session, run_id="s")
     session.rewind(2)
@@ -108,7 +108,7 @@ def test_a_run_id_of_what_was_rewound_begins_anew(session: Any) -> None:
     assert again.output == "one" and len(session.conversation) == 4
 
 
-def test_a_journal_of_what_was_rewound_does_not_go_on(session: Any) -> None:
+def test_a_journal_of_rewound_messages_cannot_be_resumed(session: Any) -> None:
     agent("one").run_sync("first", session=session)
     model = ScriptedModel([calling("look"), calling("look"), ModelError("gone"), "two"])
     with pytest.raises(ModelError) as failed:
@@ -122,7 +122,7 @@ def test_a_journal_of_what_was_rewound_does_not_go_on(session: Any) -> None:
         assert len(cut.conversation) == at
 
 
-def test_what_is_stored_stays_and_can_be_opened(memory: Memory) -> None:
+def test_rewound_messages_stay_stored_and_can_be_opened(memory: Memory) -> None:
     session = memory.session("talk")
     talked(session)
     whole = texts(session)
@@ -141,7 +141,9 @@ def test_what_is_stored_stays_and_can_be_opened(memory: Memory) -> None:
     assert session.scope == memory.session("talk").scope == Scope("acme", user="ada")
 
 
-def test_whoever_holds_the_old_end_is_told_and_goes_on_behind_the_new_one(memory: Memory, tmp_path: Path) -> None:
+def test_a_session_with_the_old_end_raises_head_moved_and_continues_after_the_new_end(
+    memory: Memory, tmp_path: Path
+) -> None:
     mine = memory.session("talk")
     talked(mine)
     with Memory(tmp_path / "store", scope=Scope("acme", user="ada")) as other_process:
@@ -175,7 +177,7 @@ def test_a_run_whose_conversation_is_rewound_meanwhile_ends_and_adds_nothing(mem
     assert texts(session) == texts(memory.session("talk")) == ["u:first", "a:", "t:seen", "a:one"]
 
 
-def test_what_was_rewound_is_no_longer_recalled_and_what_stays_is(memory: Memory) -> None:
+def test_rewound_messages_are_not_recalled_and_other_messages_are(memory: Memory) -> None:
     session = memory.session("talk")
     session.append(Message("user", "Herons nest behind the weir."), Message("assistant", "I see."))
     session.append(Message("user", "Herons earn five."))
@@ -190,7 +192,7 @@ def test_what_was_rewound_is_no_longer_recalled_and_what_stays_is(memory: Memory
     assert memory.admin.verify().ok and memory.admin.repair().after.ok
 
 
-def test_what_was_not_yet_an_item_is_recalled_after_a_rewind_as_well(memory: Memory) -> None:
+def test_messages_that_were_not_yet_indexed_are_recalled_after_a_rewind_too(memory: Memory) -> None:
     session = memory.session("talk")
     session.append(Message("user", "Herons nest behind the weir."), Message("user", "Herons earn five."))
     session.rewind(1)
@@ -207,7 +209,7 @@ def test_a_deleted_conversation_cannot_be_rewound(memory: Memory) -> None:
 
 @given(conversations(with_media=False), st.data())
 @law
-def test_whatever_is_kept_has_no_orphans(conversation: Conversation, data: st.DataObject) -> None:
+def test_a_rewound_conversation_has_no_orphans(conversation: Conversation, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(conversation)))
     act: Callable[[], Conversation] = lambda: Session(conversation=conversation).rewind(at)  # noqa: E731
     if at < len(conversation) and conversation[at].role == "tool":

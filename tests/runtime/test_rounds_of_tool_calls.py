@@ -1,4 +1,4 @@
-"""Rounds of tool calls: what can be wrong with a call, who approves it, which calls wait, what hostile models send."""
+"""Rounds of tool calls: invalid calls, approvals, the order of calls, and replies of hostile models."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.waiting import LONG
 
 
 async def echo(text: str) -> str:
-    """Say it again."""
+    """Repeat the text."""
     return text
 
 
@@ -53,7 +53,7 @@ def results(model_reply: Message, *tools: Any, **options: Any) -> list[ToolResul
     return [by_id[call.id] for call in session.conversation[1].tool_calls]
 
 
-# What can be wrong with a call
+# Invalid calls
 
 
 def test_an_unknown_tool_is_answered_with_the_nearest_names() -> None:
@@ -64,7 +64,7 @@ def test_an_unknown_tool_is_answered_with_the_nearest_names() -> None:
     )
 
 
-def test_a_call_where_there_are_no_tools_is_answered_too() -> None:
+def test_a_call_without_any_tools_is_answered_too() -> None:
     (result,) = results(calling("anything"))
     assert result.content == "Unknown tool 'anything'; no tools are available."
 
@@ -79,7 +79,7 @@ def test_arguments_of_the_wrong_type_go_back_to_the_model_with_every_problem() -
     assert "day: " in str(result.content) and "city: " in str(result.content)
 
 
-def test_arguments_that_are_no_json_go_back_to_the_model() -> None:
+def test_arguments_that_are_not_json_go_back_to_the_model() -> None:
     for broken in ("{", "[]", "null", "nonsense", '"text"', '{"text": '):
         (result,) = results(calling(("echo", broken)), echo)
         assert result.status == "error", broken
@@ -104,7 +104,7 @@ def test_the_error_of_a_tool_reaches_the_model_and_the_run_continues() -> None:
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("waits", [False, True])
-def test_what_ends_the_program_beside_other_calls_leaves_a_run_that_goes_on(
+def test_an_exception_that_ends_the_program_next_to_other_calls_leaves_a_run_that_can_continue(
     error: type[BaseException], waits: bool
 ) -> None:
     async def leave() -> str:
@@ -129,7 +129,7 @@ def test_what_ends_the_program_beside_other_calls_leaves_a_run_that_goes_on(
     assert [message.text for message in result.messages if message.role == "tool"] == ["here", "stayed", "here"]
 
 
-def test_a_tool_that_takes_too_long_is_ended() -> None:
+def test_a_tool_that_takes_too_long_is_stopped() -> None:
     @tool(timeout=0.01)
     async def linger() -> str:
         await asyncio.sleep(60)
@@ -139,7 +139,7 @@ def test_a_tool_that_takes_too_long_is_ended() -> None:
     assert result.status == "timeout"
 
 
-def test_two_tools_of_one_name_are_refused_when_the_agent_is_made() -> None:
+def test_two_tools_with_the_same_name_are_refused_by_the_constructor() -> None:
     with raises(ToolDefinitionError, names=("echo",)):
         Agent(ScriptedModel([]), tools=[echo, tool(echo)])
 
@@ -161,7 +161,7 @@ def write(path: str) -> str:
     return f"wrote {path}"
 
 
-def test_without_an_approver_a_run_pauses_and_nothing_was_called() -> None:
+def test_without_an_approver_a_run_pauses_and_no_tool_was_called() -> None:
     session = Session()
     agent = Agent(
         ScriptedModel([calling(("wipe", {"path": "/"}), ("echo", {"text": "hi"})), "x"]), tools=[always, echo]
@@ -172,7 +172,7 @@ def test_without_an_approver_a_run_pauses_and_nothing_was_called() -> None:
     assert roles(session.conversation) == "user"
 
 
-def test_a_denied_call_tells_the_model_why() -> None:
+def test_the_result_of_a_denied_call_contains_the_reason() -> None:
     (result,) = results(calling(("wipe", {"path": "/"})), always, approve=lambda call: Denied("too much money"))
     assert result.status == "denied"
     assert result.content == "wipe was not called: it was denied: too much money"
@@ -196,7 +196,7 @@ def test_approval_may_change_the_arguments_which_are_validated_again() -> None:
 
 
 @pytest.mark.parametrize("answer", ["n", "too much money", "", 0, 1, None, [], {"approved": True}])
-def test_anything_else_than_a_decision_ends_the_run_and_nothing_was_called(answer: Any) -> None:
+def test_another_value_than_a_decision_ends_the_run_and_no_tool_was_called(answer: Any) -> None:
     wiped: list[str] = []
 
     @tool(approval="always")
@@ -232,7 +232,7 @@ def test_an_approver_may_be_async() -> None:
     assert (yes.status, no.status) == ("success", "denied")
 
 
-def test_a_predicate_says_which_calls_need_approval() -> None:
+def test_a_predicate_selects_the_calls_that_need_approval() -> None:
     asked: list[str] = []
 
     def approve(call: ToolCall) -> Denied:
@@ -245,7 +245,7 @@ def test_a_predicate_says_which_calls_need_approval() -> None:
     assert asked == ['{"path": "/etc/hosts"}']
 
 
-def test_nobody_is_asked_about_a_call_that_cannot_run() -> None:
+def test_no_approval_is_requested_for_a_call_that_cannot_run() -> None:
     def approve(call: ToolCall) -> bool:
         raise AssertionError("asked")
 
@@ -253,7 +253,7 @@ def test_nobody_is_asked_about_a_call_that_cannot_run() -> None:
     assert result.status == "error"
 
 
-def test_a_predicate_that_fails_asks() -> None:
+def test_a_predicate_that_fails_requires_approval() -> None:
     @tool(approval=lambda arguments, context: context.deps["missing"])
     def risky() -> str:
         """Risk it."""
@@ -276,7 +276,7 @@ def test_a_predicate_sees_the_dependencies() -> None:
     assert result.status == "denied"
 
 
-def test_an_approver_that_fails_ends_the_run_and_nothing_was_called() -> None:
+def test_an_approver_that_fails_ends_the_run_and_no_tool_was_called() -> None:
     def approve(call: ToolCall) -> bool:
         raise RuntimeError("the terminal is gone")
 
@@ -287,17 +287,17 @@ def test_an_approver_that_fails_ends_the_run_and_nothing_was_called() -> None:
     assert roles(session.conversation) == "user"
 
 
-def test_a_call_with_a_stolen_id_is_not_approved_by_the_first_ones_approval() -> None:
-    """Two calls under one id, the first harmless: the approval of one must not open the door to the other."""
+def test_the_approval_of_a_call_does_not_approve_a_later_call_with_the_same_id() -> None:
+    """Two calls with one id, the first harmless: the approval of the first call must not approve the second."""
     calls = calling(("wipe", {"path": "/var/cache"}, "x"), ("wipe", {"path": "/"}, "x"))
     first, second = results(calls, always, approve=lambda call: decided("cache" in call.arguments))
     assert (first.status, second.status) == ("success", "denied")
 
 
-# Which calls wait
+# The order of calls
 
 
-def test_calls_of_one_turn_run_together() -> None:
+def test_calls_of_one_turn_run_in_parallel() -> None:
     meeting = asyncio.Barrier(3)
 
     async def meet() -> str:
@@ -309,7 +309,7 @@ def test_calls_of_one_turn_run_together() -> None:
     assert [result.content for result in results(calling("meet", "meet", "meet"), meet)] == ["met"] * 3
 
 
-def test_a_sequential_call_waits_for_those_before_it_and_those_after_it_wait() -> None:
+def test_a_sequential_call_waits_for_earlier_calls_and_later_calls_wait_for_it() -> None:
     log: list[str] = []
 
     async def look(name: str) -> str:
@@ -327,7 +327,7 @@ def test_a_sequential_call_waits_for_those_before_it_and_those_after_it_wait() -
     assert log[4:] == ["c begins", "c ends", "d begins", "d ends", "e begins", "e ends"]
 
 
-def test_a_tool_with_a_limit_on_its_calls_counts_over_the_whole_run() -> None:
+def test_the_maximum_of_calls_of_a_tool_counts_over_the_complete_run() -> None:
     once = tool(max_calls=1)(echo)
     model = ScriptedModel([calling(("echo", {"text": "a"})), calling(("echo", {"text": "b"})), "done"])
     run = Agent(model, tools=[once]).run_sync("go")
@@ -349,13 +349,13 @@ def test_an_empty_reply_is_an_empty_answer() -> None:
     assert roles(session.conversation) == "user assistant user assistant"
 
 
-def test_calls_without_an_id_get_one() -> None:
+def test_calls_without_an_id_receive_an_id() -> None:
     first, second = results(calling(("echo", {"text": "a"}, ""), ("echo", {"text": "b"}, "")), echo)
     assert (first.content, second.content) == ("a", "b")
     assert first.call_id != second.call_id
 
 
-def test_calls_that_share_an_id_get_their_own() -> None:
+def test_calls_that_share_an_id_receive_separate_ids() -> None:
     calls = calling(*[("echo", {"text": text}, "same") for text in "abc"])
     found = results(calls, echo)
     assert [result.content for result in found] == ["a", "b", "c"]
@@ -363,7 +363,7 @@ def test_calls_that_share_an_id_get_their_own() -> None:
     assert len({result.call_id for result in found}) == 3
 
 
-def test_an_id_that_looks_like_one_of_ours_is_no_trap() -> None:
+def test_an_id_in_the_form_of_a_generated_id_causes_no_conflict() -> None:
     calls = calling(("echo", {"text": "a"}, "call_1_3"), ("echo", {"text": "b"}, "x"), ("echo", {"text": "c"}, "x"))
     found = results(calls, echo)
     assert [result.content for result in found] == ["a", "b", "c"]
@@ -387,7 +387,7 @@ def test_ids_a_model_repeats_in_every_step_do_not_repeat_idempotency_keys() -> N
     keys.clear()
     model = ScriptedModel([calling(("pay", {}, "call_0")), calling(("pay", {}, "call_0")), "done"])
     Agent(model, tools=[pay]).run_sync("go", run_id="r")
-    assert keys == again  # the same run, run again, has the same keys
+    assert keys == again  # the same run, executed again, has the same keys
 
 
 def test_a_call_without_a_name_is_answered() -> None:
@@ -403,7 +403,7 @@ def test_thousands_of_calls_are_all_answered() -> None:
     assert [result.content for result in found] == [str(number) for number in range(count)]
 
 
-def test_ten_thousand_calls_over_a_limit_run_none() -> None:
+def test_ten_thousand_calls_over_a_limit_are_not_run() -> None:
     ran: list[int] = []
 
     async def count() -> str:
@@ -417,7 +417,7 @@ def test_ten_thousand_calls_over_a_limit_run_none() -> None:
     assert not ran
 
 
-def test_text_beside_calls_is_kept() -> None:
+def test_text_next_to_calls_is_preserved() -> None:
     session = Session()
     model = ScriptedModel([calling(("echo", {"text": "x"}), text="Let me look."), "done"])
     Agent(model, tools=[echo]).run_sync("go", session=session)

@@ -1,4 +1,4 @@
-"""One run: an input goes in, tools are called, an answer comes out; sync, async, anywhere."""
+"""One run: an input, tool calls, an answer; sync, async, anywhere."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_tools_are_called_and_their_results_go_back_to_the_model() -> None:
     assert result.steps == 2
 
 
-def test_the_model_is_offered_every_tool() -> None:
+def test_the_model_receives_every_tool() -> None:
     model = ScriptedModel(["ok"])
     Agent(model, tools=[add, double]).run_sync("hi")
     offered = model.requests[0].to_openai()["tools"]
@@ -98,13 +98,13 @@ def test_the_usage_of_all_steps_is_added_up() -> None:
     assert result.finish_reason == "length"
 
 
-def test_two_runs_have_different_ids_unless_one_is_given() -> None:
+def test_two_runs_have_different_ids_unless_an_id_is_passed() -> None:
     agent = Agent(ScriptedModel.repeat("ok"))
     assert agent.run_sync("a").run_id != agent.run_sync("a").run_id
     assert agent.run_sync("a", run_id="mine").run_id == "mine"
 
 
-def test_the_input_may_be_text_parts_a_user_input_or_a_whole_context() -> None:
+def test_the_input_may_be_text_parts_a_user_input_or_a_complete_context() -> None:
     model = ScriptedModel.repeat("ok")
     agent = Agent(
         model,
@@ -122,7 +122,7 @@ def test_the_input_may_be_text_parts_a_user_input_or_a_whole_context() -> None:
     assert model.requests[-1].context.locale == "en"
 
 
-def test_a_whole_context_gets_the_tools_of_the_agent_and_the_conversation_of_the_session() -> None:
+def test_a_complete_context_gets_the_tools_of_the_agent_and_the_conversation_of_the_session() -> None:
     model = ScriptedModel.repeat("ok")
     agent = Agent(model, tools=[add])
     past = [Message("user", "before"), Message("assistant", "yes")]
@@ -135,7 +135,7 @@ def test_a_whole_context_gets_the_tools_of_the_agent_and_the_conversation_of_the
     assert [message.text for message in model.requests[-1].messages] == ["kept", "sure", "now"]
 
 
-def test_what_memory_recalls_is_in_the_prompt_and_in_compose() -> None:
+def test_recalled_documents_are_in_the_prompt_and_in_compose() -> None:
     library = Library("Tea is grown in Assam.")
     model = ScriptedModel(["In Assam."])
     agent = Agent(model, layers=Layers(before_input=MemoPrompt()), memory=library)
@@ -146,13 +146,13 @@ def test_what_memory_recalls_is_in_the_prompt_and_in_compose() -> None:
     assert model.requests[0].context.documents == (Document("Tea is grown in Assam.", id="d0"),)
 
 
-async def test_memory_is_asked_in_a_thread() -> None:
+async def test_memory_is_called_in_a_thread() -> None:
     library = Library("x")
     await Agent(ScriptedModel(["ok"]), memory=library).run("hi")
     assert library.threads[0] is not threading.current_thread()
 
 
-def test_compose_shows_what_run_would_send_and_keeps_nothing() -> None:
+def test_compose_shows_the_request_of_a_run_and_stores_nothing() -> None:
     session = Session()
     session.append(Message("user", "one"), Message("assistant", "two"))
     model = ScriptedModel(["ok"])
@@ -183,7 +183,7 @@ def test_an_error_of_the_model_passes_through_and_leaves_the_session_valid() -> 
     assert roles(session.conversation) == "user user assistant"
 
 
-def test_an_error_after_tool_calls_keeps_the_calls_with_their_results() -> None:
+def test_an_error_after_tool_calls_keeps_the_calls_with_their_results_in_the_session() -> None:
     session = Session()
     agent = Agent(ScriptedModel([calling(("double", {"a": 2})), ModelRateLimited("slow down")]), tools=[double])
     with pytest.raises(ModelRateLimited):
@@ -219,7 +219,7 @@ def test_an_agent_takes_a_chain_with_its_layers_and_output() -> None:
     assert model.requests[0].system.text == "List."
 
 
-def test_layers_or_output_beside_a_chain_are_refused() -> None:
+def test_layers_or_output_next_to_a_chain_are_refused() -> None:
     chain = Chain(ScriptedModel([]), "a")
     with raises(AgentDefinitionError, name="model", value="Chain"):
         Agent(chain, "b")
@@ -243,7 +243,7 @@ async def test_run_sync_works_inside_a_running_loop() -> None:
 
 
 def test_agents_call_agents_through_run_sync_to_any_depth() -> None:
-    """Async tools block the loop they run in, sync ones do not: neither may wait for a loop that waits for it."""
+    """Async tools block their loop, sync tools do not: neither may wait for a loop that waits for it."""
 
     def nested(depth: int) -> str:
         inner = (lambda: "the bottom") if depth == 0 else (lambda: nested(depth - 1))
@@ -277,8 +277,8 @@ def test_many_threads_may_run_the_same_agent() -> None:
     assert len([each for each in threading.enumerate() if each.name.startswith("agentkit-run-")]) <= 8
 
 
-def test_a_blocked_event_loop_holds_up_no_run_that_its_blocker_waits_for() -> None:
-    """The threads of a pool do not know that they work for a run."""
+def test_a_blocked_event_loop_does_not_block_a_run_that_the_blocking_tool_waits_for() -> None:
+    """The threads of a pool have no reference to the run that they work for."""
     inner = Agent(ScriptedModel.repeat("inner"))
 
     async def ask_twice() -> str:
@@ -295,7 +295,7 @@ def test_a_blocked_event_loop_holds_up_no_run_that_its_blocker_waits_for() -> No
     assert results == ["inner inner inner inner"]
 
 
-async def test_a_hundred_runs_at_once_do_not_mix() -> None:
+async def test_a_hundred_simultaneous_runs_do_not_mix() -> None:
     async def answer_later(a: int) -> int:
         """Double, slowly."""
         await asyncio.sleep(0.001 * (a % 7))
@@ -311,7 +311,7 @@ async def test_a_hundred_runs_at_once_do_not_mix() -> None:
     assert [result.output for result in results] == [str(2 * n) for n in range(100)]
 
 
-def test_sync_runs_share_an_event_loop_so_that_connections_live_on() -> None:
+def test_sync_runs_share_an_event_loop_so_that_connections_stay_open() -> None:
     loops = []
 
     async def note() -> str:
@@ -326,7 +326,7 @@ def test_sync_runs_share_an_event_loop_so_that_connections_live_on() -> None:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Let SIGINT raise KeyboardInterrupt; a background job of a shell ignores it."""
+    """Make SIGINT raise KeyboardInterrupt; a background job of a shell ignores it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -335,7 +335,7 @@ def interruptible() -> Iterator[None]:
 _user: ContextVar[str] = ContextVar("user", default="nobody")
 
 
-def test_a_process_that_ran_an_agent_with_a_memory_ends_in_silence(tmp_path: Path) -> None:
+def test_a_process_that_ran_an_agent_with_a_memory_ends_without_output(tmp_path: Path) -> None:
     code = (
         "import sys; from agentkit import Agent, ScriptedModel; from agentkit.memory import Memory\n"
         "with Memory(sys.argv[1]) as memory:\n"
@@ -362,7 +362,7 @@ def test_context_variables_of_the_caller_reach_the_tools() -> None:
         _user.reset(token)
 
 
-def test_tasks_that_a_tool_leaves_behind_end_with_the_event_loop_of_sync_runs() -> None:
+def test_tasks_that_a_tool_leaves_running_end_with_the_event_loop_of_sync_runs() -> None:
     ended = []
 
     async def spawn() -> str:
@@ -397,7 +397,7 @@ def test_run_sync_works_in_a_forked_child_and_in_its_parent() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-def test_a_tool_may_fork_while_sync_and_async_runs_are_under_way() -> None:
+def test_a_tool_may_fork_while_sync_and_async_runs_are_in_progress() -> None:
     session = Session()
     inner = Agent(ScriptedModel.repeat("inner"))
     inner.run_sync("leaves an idle loop behind")
@@ -416,7 +416,7 @@ def test_a_tool_may_fork_while_sync_and_async_runs_are_under_way() -> None:
 
 
 def test_an_interrupted_wait_inside_a_loop_cancels_the_run(interruptible: None) -> None:
-    """What Ctrl-C in a notebook does: the wait raises, the run ends in order, then the interrupt goes on."""
+    """Ctrl-C in a notebook: the wait raises, the run ends in order, then the interrupt continues."""
     ended = threading.Event()
 
     async def linger() -> str:
@@ -491,7 +491,7 @@ def test_run_sync_leaves_a_handler_of_the_program_in_place(interruptible: None) 
     assert heard == [signal.SIGINT]
 
 
-def test_run_sync_writes_nobodys_repr() -> None:
+def test_run_sync_does_not_call_repr_of_the_output() -> None:
     class Output:
         def __repr__(self) -> str:
             raise AssertionError("nobody asked")
@@ -502,7 +502,9 @@ def test_run_sync_writes_nobodys_repr() -> None:
     assert isinstance(sync_driver.run_blocking(answer()), Output)
 
 
-def test_a_run_interrupted_before_it_began_never_begins(interruptible: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_interrupted_before_its_start_never_starts(
+    interruptible: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sync_driver, "_PATIENCE", LONG)
     is_blocked, release = threading.Event(), threading.Event()
 
@@ -524,7 +526,7 @@ def test_a_run_interrupted_before_it_began_never_begins(interruptible: None, mon
     assert not model.requests
 
 
-def test_the_last_event_carries_the_result() -> None:
+def test_the_last_event_contains_the_result() -> None:
     events: list[object] = []
     result = Agent(ScriptedModel(["ok"])).run_sync("hi", on_event=events.append)
     assert isinstance(events[-1], RunFinished) and events[-1].result is result

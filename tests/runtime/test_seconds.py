@@ -1,4 +1,4 @@
-"""`Limits(seconds=)` holds against everything that hangs, in every way to run an agent, and the process ends."""
+"""`Limits(seconds=)` applies to everything that hangs, in every way to run an agent, and the process ends."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ CASES = [
 
 
 @pytest.mark.long
-def test_whatever_hangs_is_cut_at_the_limit_and_the_process_ends(tmp_path: Path) -> None:
+def test_a_part_that_hangs_is_cancelled_at_the_limit_and_the_process_ends(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(HANGS)
     with forks(tmp_path, *AGENTS) as programs:
@@ -155,7 +155,7 @@ def test_whatever_hangs_is_cut_at_the_limit_and_the_process_ends(tmp_path: Path)
         found = json.loads(process.output())
         assert found["limit"] == "seconds"
         assert found["kept"]
-        if what == "tool":  # what ended is kept, what was cut is marked, and the history is valid
+        if what == "tool":  # results of finished calls stay, cancelled calls are marked, and the history is valid
             assert found["roles"] == ["user", "assistant", "tool", "tool", "tool"]
             assert found["texts"][2] == "quick"
             assert "was cancelled with the run" in found["texts"][3]

@@ -70,7 +70,7 @@ async def test_a_message_arrives_before_the_next_model_call_or_when_the_run_is_i
         (1, "ada", "next_step"),
         (2, "", "idle"),
     ]
-    # The journal contains the messages: nothing is sent again.
+    # The journal contains the messages: they are not sent again.
     journal = Journal.loads(result.journal.dumps())
     assert [step.kind for step in journal.steps()].count("receive") == 2
     assert (await agent.resume(journal, session=session)).messages == result.messages
@@ -158,7 +158,7 @@ async def test_a_paused_run_receives_a_message_after_the_decision() -> None:
     assert texts(session) == ["user: Pay.", "assistant: ", "tool: paid", "user: Quickly.", "assistant: Done."]
 
 
-async def test_what_a_failed_run_did_not_receive_stays_unread_and_the_next_attempt_receives_it() -> None:
+async def test_messages_that_a_failed_run_did_not_receive_stay_unread_for_the_next_attempt() -> None:
     inbox, session = Inbox(), Session()
     agent = looking([LOOK, LOOK, "Done.", "Bye."], lambda: inbox.send("And b?", when="idle"), limits=Limits(steps=1))
     with pytest.raises(LimitExceeded) as failed:
@@ -169,7 +169,7 @@ async def test_what_a_failed_run_did_not_receive_stays_unread_and_the_next_attem
     resumed = await agent.resume(failed.value.journal, inbox=inbox, session=session, limits=Limits(steps=9))
     assert [message.text for message in resumed.messages].count(
         "And b?"
-    ) == 2  # the call of the second step sent another
+    ) == 2  # the call of the second step sent another message
     assert inbox.unread == ()
 
 
@@ -212,7 +212,7 @@ async def test_a_run_continues_its_messages_without_its_journal() -> None:
     assert texts(session)[-1] == "assistant: Done."
 
 
-async def test_two_senders_and_threads_lose_nothing(tmp_path: Path) -> None:
+async def test_two_senders_and_threads_lose_no_message(tmp_path: Path) -> None:
     inbox, session = Inbox(), Session()
 
     async def sender(name: str) -> None:

@@ -1,4 +1,4 @@
-"""Sessions: what is kept between runs, and what is not kept when something fails."""
+"""Sessions: messages that are stored between runs, and messages that are not stored after a failure."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def open_session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ope
 
 
 async def echo(text: str) -> str:
-    """Say it again."""
+    """Repeat the text."""
     return text
 
 
-def test_a_session_remembers(open_session: OpenSession) -> None:
+def test_a_session_remembers_its_messages(open_session: OpenSession) -> None:
     session = open_session("s")
     model = ScriptedModel(["Hello Ann.", "Ann."])
     agent = Agent(model, "Be brief.")
@@ -52,7 +52,7 @@ def test_a_session_remembers(open_session: OpenSession) -> None:
     assert roles(session.conversation) == "user assistant user assistant"
 
 
-def test_tool_traffic_is_remembered_too(open_session: OpenSession) -> None:
+def test_calls_and_results_of_tools_are_remembered_too(open_session: OpenSession) -> None:
     session = open_session("s")
     agent = Agent(ScriptedModel.repeat(calling(("echo", {"text": "x"})), "ok"), tools=[echo])
     for turn in range(3):
@@ -62,7 +62,7 @@ def test_tool_traffic_is_remembered_too(open_session: OpenSession) -> None:
     assert valid(session.conversation)
 
 
-def test_sessions_do_not_see_each_other(open_session: OpenSession) -> None:
+def test_sessions_are_separate(open_session: OpenSession) -> None:
     one, other = open_session("one"), open_session("other")
     model = ScriptedModel.repeat("ok")
     agent = Agent(model)
@@ -72,7 +72,7 @@ def test_sessions_do_not_see_each_other(open_session: OpenSession) -> None:
     assert (one.id, other.id) == ("one", "other")
 
 
-def test_without_a_session_nothing_is_remembered() -> None:
+def test_without_a_session_no_message_is_remembered() -> None:
     model = ScriptedModel.repeat("ok")
     agent = Agent(model)
     agent.run_sync("one")
@@ -80,7 +80,7 @@ def test_without_a_session_nothing_is_remembered() -> None:
     assert [message.text for message in model.requests[1].messages] == ["two"]
 
 
-def test_a_stored_session_goes_on_where_it_ended(tmp_path: Path) -> None:
+def test_a_stored_session_continues_after_its_last_message(tmp_path: Path) -> None:
     with Memory(tmp_path) as memory:
         agent = Agent(ScriptedModel([calling(("echo", {"text": "x"})), "ok"]), tools=[echo])
         before = agent.run_sync("first", session=memory.session("s")).messages
@@ -100,7 +100,7 @@ async def test_a_stored_session_works_in_an_event_loop(tmp_path: Path) -> None:
         assert roles(session.conversation) == "user assistant"
 
 
-def test_a_prompt_that_cannot_render_keeps_and_sends_nothing(open_session: OpenSession) -> None:
+def test_a_prompt_that_cannot_render_sends_and_stores_nothing(open_session: OpenSession) -> None:
     session, model = open_session("s"), ScriptedModel(["never"])
     agent = Agent(model, layers=Layers(before_input=TextPrompt("{{ 1 / (user_input.text | length) }}")))
     with pytest.raises(TemplateError):
@@ -109,7 +109,7 @@ def test_a_prompt_that_cannot_render_keeps_and_sends_nothing(open_session: OpenS
     assert not model.requests
 
 
-def test_missing_kwargs_are_all_named_and_nothing_is_kept_sent_or_recalled(open_session: OpenSession) -> None:
+def test_missing_kwargs_are_all_named_before_any_request_recall_or_write(open_session: OpenSession) -> None:
     session, model = open_session("s"), ScriptedModel(["never"])
     layers = Layers(
         before_input=TextPrompt("{{ additional_kwargs.tone }}"), after_input=TextPrompt("{{ additional_kwargs.lang }}")
@@ -124,7 +124,7 @@ def test_missing_kwargs_are_all_named_and_nothing_is_kept_sent_or_recalled(open_
     assert not model.requests
 
 
-def test_a_memory_that_fails_or_answers_nonsense_keeps_and_sends_nothing(open_session: OpenSession) -> None:
+def test_a_memory_that_fails_or_returns_an_invalid_value_sends_and_stores_nothing(open_session: OpenSession) -> None:
     class Broken:
         def recall(self, query: str) -> list[Document]:
             raise InvalidArgument("no index")
@@ -144,7 +144,7 @@ def test_a_memory_that_fails_or_answers_nonsense_keeps_and_sends_nothing(open_se
     assert not model.requests
 
 
-def test_nothing_is_sent_when_the_question_cannot_be_kept() -> None:
+def test_no_request_is_sent_if_the_input_cannot_be_stored() -> None:
     session, model = Forgetful(good=0), ScriptedModel(["never"])
     with raises(OSError, args=("the disk is gone",)):
         Agent(model).run_sync("hi", session=session)
@@ -162,7 +162,7 @@ def test_a_store_that_fails_later_leaves_a_valid_history() -> None:
     assert valid(session.conversation)
 
 
-async def test_two_runs_at_once_on_one_session_are_refused(open_session: OpenSession) -> None:
+async def test_two_simultaneous_runs_on_one_session_are_refused(open_session: OpenSession) -> None:
     session, model = open_session("s"), Never()
     first = asyncio.create_task(Agent(model).run("one", session=session))
     await model.asked.wait()
@@ -176,7 +176,7 @@ async def test_two_runs_at_once_on_one_session_are_refused(open_session: OpenSes
     assert roles(session.conversation) == "user user assistant"
 
 
-async def test_a_given_run_id_does_not_open_the_door_twice() -> None:
+async def test_the_same_run_id_does_not_permit_two_simultaneous_runs() -> None:
     session, model = Session(), Never()
     first = asyncio.create_task(Agent(model).run("one", session=session, run_id="same"))
     await model.asked.wait()
@@ -186,7 +186,7 @@ async def test_a_given_run_id_does_not_open_the_door_twice() -> None:
     await asyncio.wait([first])
 
 
-def test_of_many_threads_on_one_session_one_at_a_time_gets_in(open_session: OpenSession) -> None:
+def test_of_many_threads_one_at_a_time_uses_a_session(open_session: OpenSession) -> None:
     session = open_session("s")
     begin = threading.Barrier(8)
     refused: list[SessionBusy] = []
@@ -220,7 +220,7 @@ def test_a_session_is_free_again_after_a_failed_run(open_session: OpenSession) -
 
 
 async def test_a_second_writer_on_a_stored_conversation_gets_an_error(tmp_path: Path) -> None:
-    """Two session objects on one conversation, as in two processes: the one that is behind gets an error."""
+    """Two session objects on one conversation, as in two processes: the session with the old state gets an error."""
     with Memory(tmp_path) as memory:
         one, other = memory.session("s"), memory.session("s")
         await Agent(ScriptedModel(["ok"])).run("first", session=one)
@@ -231,7 +231,7 @@ async def test_a_second_writer_on_a_stored_conversation_gets_an_error(tmp_path: 
         assert [message.text for message in other.conversation] == ["first", "ok", "third", "ok"]
 
 
-async def test_a_run_cancelled_while_it_writes_lets_go_of_the_session_when_the_write_has_ended() -> None:
+async def test_a_run_cancelled_during_a_write_releases_the_session_after_the_write() -> None:
     session = Slow()
     run = asyncio.create_task(Agent(ScriptedModel(["never"])).run("hi", session=session))
     await asyncio.to_thread(session.writing.wait)
@@ -246,7 +246,7 @@ async def test_a_run_cancelled_while_it_writes_lets_go_of_the_session_when_the_w
     assert roles(session.conversation) == "user"
 
 
-def test_an_append_under_the_key_of_the_last_one_adds_nothing(open_session: OpenSession) -> None:
+def test_an_append_with_the_key_of_the_last_append_adds_nothing(open_session: OpenSession) -> None:
     session = open_session("s")
     message = Message("user", "once")
     for _ in range(2):
@@ -256,7 +256,7 @@ def test_an_append_under_the_key_of_the_last_one_adds_nothing(open_session: Open
     assert len(session.append(message)) == 4
 
 
-def test_a_session_may_begin_with_a_conversation() -> None:
+def test_a_session_may_start_with_a_conversation() -> None:
     model = ScriptedModel(["ok"])
     known = Session()
     known.append(Message("user", "old"), Message("assistant", "times"))
@@ -266,7 +266,7 @@ def test_a_session_may_begin_with_a_conversation() -> None:
     assert len(known.conversation) == 2
 
 
-def test_long_sessions_stay_whole(open_session: OpenSession) -> None:
+def test_long_sessions_stay_complete(open_session: OpenSession) -> None:
     session = open_session("s")
     agent = Agent(ScriptedModel.repeat(lambda sent: f"You said {sent.context.user_input.text}."))
     for turn in range(50):
@@ -275,12 +275,12 @@ def test_long_sessions_stay_whole(open_session: OpenSession) -> None:
     assert texts == [text for turn in range(50) for text in (str(turn), f"You said {turn}.")]
 
 
-def test_a_turn_of_run_sync_takes_the_same_work_however_long_the_session(open_session: OpenSession) -> None:
+def test_a_turn_of_run_sync_does_the_same_work_for_any_length_of_the_session(open_session: OpenSession) -> None:
     session = open_session("s")
     agent = Agent(ScriptedModel.repeat("Noted.", keep=1), "Be brief.")
 
     def work(turns: int) -> int:
-        """Return the fewest calls that one of so many turns made, in C too."""
+        """Return the minimum number of function calls of a turn, in C too."""
         counts = []
         for _ in range(turns):
             calls = Counter[str]()
@@ -322,7 +322,7 @@ def test_a_key_that_was_used_for_other_messages_is_refused(stored: bool, tmp_pat
 
 
 @pytest.mark.parametrize("stored", [False, True])
-def test_the_keys_of_messages_are_those_of_a_fork_and_not_those_that_were_rewound(stored: bool, tmp_path: Path) -> None:
+def test_a_fork_has_the_keys_of_its_messages_and_a_rewind_removes_keys(stored: bool, tmp_path: Path) -> None:
     with Memory(tmp_path) as memory:
         session: Any = memory.session("s") if stored else Session("s")
         session.append(Message("user", "one"), Message("assistant", "two"), key="a")

@@ -35,7 +35,7 @@ def _frames(error: BaseException) -> Iterator[tuple[str, str]]:
         printed = printed.__cause__ or (None if printed.__suppress_context__ else printed.__context__)
 
 
-def test_typed_errors_have_few_frames_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_typed_errors_have_few_frames_of_agentkit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     refused, keyless = OpenAIModel("m", base_url=REFUSED, api_key="k"), OpenAIModel("m")
     raw = CompletionModel("qwen2.5-7b-instruct", base_url=REFUSED)
@@ -61,7 +61,7 @@ def test_typed_errors_have_few_frames_of_ours(monkeypatch: pytest.MonkeyPatch) -
         assert 1 <= len(ours) <= 8, (name, ours)
 
 
-def test_frames_of_the_user_and_bugs_keep_their_tracebacks() -> None:
+def test_frames_of_the_user_are_not_removed_from_tracebacks() -> None:
     def outer_step() -> None:
         raise ModelError("no", model="m")
 

@@ -103,7 +103,7 @@ def test_the_shown_arguments_are_the_received_arguments(pauses: bool) -> None:
     assert failures == []
 
 
-def test_nothing_is_asked_about_arguments_that_are_refused() -> None:
+def test_no_approval_is_requested_for_arguments_that_are_refused() -> None:
     for arguments in REFUSED:
         RECEIVED.clear()
         result = pays(arguments).run_sync("Pay.", approve=lambda call: pytest.fail(f"asked about {call}"))

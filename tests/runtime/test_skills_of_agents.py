@@ -48,7 +48,7 @@ def test_a_loaded_skill_stays_in_the_prompt_after_compaction(folder: Path) -> No
     assert "Ask for the order number." in prompt(agent, session)
 
 
-def test_a_resumed_run_shows_what_it_loaded(folder: Path) -> None:
+def test_a_resumed_run_shows_its_loaded_skills(folder: Path) -> None:
     agent = Agent(ScriptedModel([loads("returns"), "Done."]), tools=[SkillFolder(folder)])
     journal = agent.run_sync("Hi").journal
     cut = type(journal).loads("\n".join(journal.dumps().splitlines()[:-1]))
@@ -106,7 +106,7 @@ def test_skills_that_no_prompt_could_show_are_refused(folder: Path) -> None:
     assert "refunds" in prompt(Agent(ScriptedModel([]), tools=skills), Session("s"))
 
 
-def test_an_agent_has_one_folder_of_skills(folder: Path) -> None:
+def test_an_agent_has_only_one_folder_of_skills(folder: Path) -> None:
     with pytest.raises(ToolDefinitionError, match="several toolsets of the class SkillFolder"):
         Agent(ScriptedModel([]), tools=[SkillFolder(folder), SkillFolder(folder)])
 
@@ -124,7 +124,7 @@ def test_an_agent_file_names_a_folder_of_skills(folder: Path) -> None:
     assert caught.value.line == 3
 
 
-def test_skills_that_no_prompt_shows_are_warned_of() -> None:
+def test_skills_that_no_prompt_shows_cause_a_warning() -> None:
     from agentkit.prompts import PromptContext, compose
 
     with pytest.warns(UnshownWarning):

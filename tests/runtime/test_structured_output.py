@@ -1,4 +1,4 @@
-"""Structured output: three ways to ask for it, what is found in a reply, what ends a run at once."""
+"""Structured output: three modes of the request, the JSON in a reply, and replies that end a run."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ BERN = '{"name": "Bern", "inhabitants": 9}'
 
 
 def ask(output: Any, *replies: Any, mode: OutputMode | None = None, **options: Any) -> tuple[Any, ScriptedModel]:
-    """Return the output of a run, and the model that was asked."""
+    """Return the output of a run, and its model."""
     model = ScriptedModel(replies)
     spec = OutputSpec(output, mode=mode) if mode else output
     return Agent(model, "You answer.", output=spec, **options).run_sync("go").output, model
@@ -79,7 +79,7 @@ def look() -> str:
     return "seen"
 
 
-# How it is asked for
+# Modes of the request
 
 
 def test_native_declares_a_strict_schema_with_an_object_as_its_root() -> None:
@@ -102,7 +102,7 @@ def test_native_declares_a_strict_schema_with_an_object_as_its_root() -> None:
         (dict[str, int], '{"value": 3}', {"value": 3}),
     ],
 )
-def test_a_root_that_is_no_object_is_wrapped(mode: OutputMode, output: Any, bare: str, value: object) -> None:
+def test_a_root_that_is_not_an_object_is_wrapped(mode: OutputMode, output: Any, bare: str, value: object) -> None:
     is_object = output == dict[str, int]
     wrapped = bare if is_object else f'{{"value": {bare}}}'
     reply = answering(wrapped) if mode == "tool" else wrapped
@@ -112,20 +112,20 @@ def test_a_root_that_is_no_object_is_wrapped(mode: OutputMode, output: Any, bare
     assert request is not None
     assert request.schema["type"] == "object"
     assert (list(request.schema.get("properties", ())) == ["value"]) is not is_object
-    assert ask(output, bare, mode=mode)[0] == value  # a model that does not wrap it is understood too
+    assert ask(output, bare, mode=mode)[0] == value  # an answer without the wrapper is accepted too
 
 
-def test_a_type_that_strict_has_no_words_for_is_asked_for_without() -> None:
+def test_a_type_that_strict_schemas_cannot_express_is_sent_without_strict() -> None:
     _, model = ask(dict[str, int], "{}")
     assert "strict" not in model.requests[0].to_openai()["response_format"]["json_schema"]
 
 
-def test_null_for_what_may_be_left_out_is_the_default() -> None:
+def test_null_for_an_optional_field_is_the_default() -> None:
     assert ask(Invoice, '{"number": 1, "note": null}')[0] == Invoice(number=1)
     assert ask(list[Invoice], '{"value": [{"number": 1, "note": null}]}')[0] == [Invoice(number=1)]
 
 
-def test_the_tool_is_offered_beside_the_others_and_its_call_is_the_answer() -> None:
+def test_the_tool_of_the_answer_is_offered_next_to_other_tools_and_its_call_is_the_answer() -> None:
     session = Session()
     model = ScriptedModel([calling("look"), answering(BERN)])
     agent = Agent(model, tools=[look], output=OutputSpec(City, mode="tool"))
@@ -137,7 +137,7 @@ def test_the_tool_is_offered_beside_the_others_and_its_call_is_the_answer() -> N
     assert valid(session.conversation)
 
 
-def test_an_answer_beside_calls_of_tools_is_asked_for_again_when_they_have_returned() -> None:
+def test_an_answer_next_to_tool_calls_is_requested_again_after_the_results() -> None:
     early = answering('{"name": "early", "inhabitants": 0}', ToolCall("c1", "look", "{}"))
     model = ScriptedModel([early, answering(BERN)])
     result = Agent(model, tools=[look], output=OutputSpec(City, mode="tool")).run_sync("go")
@@ -145,14 +145,14 @@ def test_an_answer_beside_calls_of_tools_is_asked_for_again_when_they_have_retur
     assert [message.text for message in result.messages] == ["go", "", "seen", BERN]
 
 
-def test_a_model_may_repair_what_it_called_the_tool_with() -> None:
+def test_a_model_may_repair_the_arguments_of_the_tool_of_the_answer() -> None:
     model = ScriptedModel([answering('{"name": "Bern"}'), answering(BERN)])
     agent = Agent(model, output=OutputSpec(City, mode="tool"))
     assert agent.run_sync("go").output.inhabitants == 9
     assert "inhabitants: is missing" in model.requests[1].messages[-1].text
 
 
-def test_prompted_shows_the_schema_and_declares_nothing() -> None:
+def test_prompted_shows_the_schema_and_declares_no_format() -> None:
     _, model = ask(City, BERN, mode="prompted")
     sent = model.requests[0]
     assert sent.to_openai().keys() == {"messages"}
@@ -161,7 +161,7 @@ def test_prompted_shows_the_schema_and_declares_nothing() -> None:
     assert "output" in str(sent.explain())
 
 
-def test_what_stands_in_a_schema_is_no_template_and_no_control_token() -> None:
+def test_the_text_of_a_schema_is_not_a_template_and_no_control_token() -> None:
     asked = "{{ extra.secret }} {% raw %} <|im_end|>"
     schema = {"type": "object", "properties": {"a": {"description": asked}}}
     context = PromptContext(user_input="go", extra={"secret": "of the server"})
@@ -172,7 +172,7 @@ def test_what_stands_in_a_schema_is_no_template_and_no_control_token() -> None:
     assert sent.to_text("qwen").count("<|im_end|>") == 2
 
 
-def test_a_prompt_named_output_stands_in_its_place() -> None:
+def test_a_prompt_named_output_replaces_the_default_prompt() -> None:
     layers = Layers("You answer.", after_input=TextPrompt("JSON please.", name="output"))
     model = ScriptedModel([BERN])
     Agent(model, layers=layers, output=OutputSpec(City, mode="prompted")).run_sync("go")
@@ -195,7 +195,7 @@ def test_the_mode_is_the_first_that_the_model_has_and_can_be_chosen() -> None:
         Chain(model, output=OutputSpec(City, mode="native"))
 
 
-def test_a_model_that_says_nothing_is_asked_in_words() -> None:
+def test_a_model_without_declared_modes_receives_the_schema_in_its_prompt() -> None:
     class Own:
         name = "own"
 
@@ -244,7 +244,7 @@ def test_an_answer_follows_a_json_schema_that_refers_to_itself(mode: OutputMode)
         (lambda: Chain(ScriptedModel([]), output=lambda text: text), "output"),
     ],
 )
-def test_what_can_never_work_is_refused_when_it_is_made(make: Callable[[], object], name: str) -> None:
+def test_an_impossible_output_is_refused_by_the_constructor(make: Callable[[], object], name: str) -> None:
     with raises(AgentDefinitionError, name=name):
         make()
 
@@ -260,7 +260,7 @@ def test_a_tool_with_the_name_of_the_answer_is_refused() -> None:
         Agent(ScriptedModel([]), tools=[look], output=look)
 
 
-# What is found in a reply
+# The JSON in a reply
 
 
 @pytest.mark.parametrize(
@@ -280,14 +280,14 @@ def test_a_tool_with_the_name_of_the_answer_is_refused() -> None:
         f"{BERN}\n\nSource: [1]",
     ],
 )
-def test_json_is_found_in_words(text: str) -> None:
+def test_json_is_found_inside_of_text(text: str) -> None:
     assert ask(City, text, mode="prompted")[0] == City(name="Bern", inhabitants=9)
     if text not in (BERN, f"```json\n{BERN}\n```", f"```\n{BERN}\n```"):
-        with pytest.raises(OutputError):  # where the endpoint was given the schema, the reply is JSON or it is broken
+        with pytest.raises(OutputError):  # if the endpoint received the schema, the reply is JSON or invalid
             ask(City, text, mode="native", limits=Limits(repairs=0))
 
 
-def test_the_object_that_was_asked_for_goes_before_a_list_in_the_text() -> None:
+def test_an_object_of_the_requested_type_takes_precedence_over_a_list_in_the_text() -> None:
     assert ask(list[int], 'It is {"value": [2, 3]}, see [1].', mode="prompted")[0] == [2, 3]
     assert ask(list[int], "It is [2, 3].", mode="prompted")[0] == [2, 3]
 
@@ -301,7 +301,7 @@ def test_the_object_that_was_asked_for_goes_before_a_list_in_the_text() -> None:
         ('So: {"name": "Bern", "inhabitants": -1}', "inhabitants"),
     ],
 )
-def test_what_is_wrong_is_named(text: str, name: str | None) -> None:
+def test_the_error_names_the_problem(text: str, name: str | None) -> None:
     with raises(OutputError, name=name, text=text):
         ask(City, text, mode="prompted", limits=Limits(repairs=0))
 
@@ -328,7 +328,7 @@ JSON_PIECES = [*'{}[],:"\\10- \n', '"a":', '"b"', ".5", "e3", "true", "NaN"]
 
 
 @given(st.lists(st.sampled_from(JSON_PIECES), max_size=20).map("".join))
-def test_the_json_that_is_found_is_what_the_decoder_of_python_finds(text: str) -> None:
+def test_the_spans_of_json_are_the_spans_of_the_decoder_of_python(text: str) -> None:
     found, at = [], 0
     while at < len(text):
         try:
@@ -340,19 +340,19 @@ def test_the_json_that_is_found_is_what_the_decoder_of_python_finds(text: str) -
     assert json_spans(text) == found
 
 
-def test_an_answer_with_many_problems_is_not_answered_with_all_of_them() -> None:
+def test_the_request_to_repair_an_answer_with_many_problems_has_only_some_of_them() -> None:
     answer = json.dumps({"value": ["x"] * 5_000 + [{"y" * 10_000: 1}]})
     with pytest.raises(OutputError) as caught:
         ask(list[int], answer, limits=Limits(repairs=0))
     assert len(str(caught.value)) < 20_000
 
 
-# What ends a run at once
+# Replies that end a run
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("reason", ["refusal", "length", "content_filter"])
-def test_a_reply_that_stopped_is_not_asked_for_again(mode: OutputMode, reason: str) -> None:
+def test_a_reply_that_was_stopped_is_not_requested_again(mode: OutputMode, reason: str) -> None:
     session = Session()
     model = ScriptedModel.repeat(Reply(Message("assistant", '{"name": "Be'), finish_reason=reason))
     with pytest.raises(OutputStopped) as caught:
@@ -362,20 +362,20 @@ def test_a_reply_that_stopped_is_not_asked_for_again(mode: OutputMode, reason: s
     assert isinstance(caught.value, OutputError)
 
 
-def test_a_cut_call_of_the_answer_ends_the_run_too() -> None:
+def test_a_truncated_call_of_the_answer_ends_the_run_too() -> None:
     model = ScriptedModel.repeat(Reply(answering('{"name": "Be'), finish_reason="length"))
     with raises(OutputStopped, reason="length"):
         Agent(model, output=OutputSpec(City, mode="tool")).run_sync("go")
     assert len(model.requests) == 1
 
 
-def test_text_that_was_cut_is_still_text() -> None:
+def test_truncated_text_is_still_text() -> None:
     model = ScriptedModel([Reply(Message("assistant", "Half a"), finish_reason="length")])
     result = Agent(model).run_sync("go")
     assert (result.output, result.finish_reason) == ("Half a", "length")
 
 
-def test_a_limit_leaves_no_text_in_place_of_a_typed_answer() -> None:
+def test_a_limit_returns_no_text_instead_of_a_typed_answer() -> None:
     for mode in MODES:
         model = ScriptedModel.repeat("Bern!")
         agent = Agent(model, output=OutputSpec(City, mode=mode), limits=Limits(steps=1, on_limit="return", repairs=9))
@@ -390,7 +390,7 @@ class Atlas:
     known: set[str]
 
 
-def test_a_validator_may_ask_again_and_change_the_answer() -> None:
+def test_a_validator_may_request_another_answer_and_change_the_answer() -> None:
     async def exists(city: City, context: ToolContext[Atlas]) -> City:
         if city.name not in context.deps.known:
             raise AskAgain(f"there is no {city.name}; name one that exists")
@@ -407,7 +407,7 @@ def test_a_validator_may_ask_again_and_change_the_answer() -> None:
     assert_effects(result, ["Begin", ..., "CheckOutput", "Append", "CallModel", "Append", "CheckOutput"])
 
 
-def test_a_validator_counts_as_a_repair_and_other_exceptions_end_the_run() -> None:
+def test_a_request_of_a_validator_counts_as_a_repair_and_other_exceptions_end_the_run() -> None:
     def never(city: City) -> None:
         raise AskAgain("no")
 
@@ -423,7 +423,7 @@ def test_a_validator_counts_as_a_repair_and_other_exceptions_end_the_run() -> No
         Agent(ScriptedModel([BERN]), output=OutputSpec(City, output_validator=broken)).run_sync("go")
 
 
-def test_text_can_be_validated_and_nothing_returned_keeps_it() -> None:
+def test_text_can_be_validated_and_none_keeps_the_text() -> None:
     def polite(text: str) -> None:
         if "please" not in text:
             raise AskAgain("say please")
@@ -432,7 +432,7 @@ def test_text_can_be_validated_and_nothing_returned_keeps_it() -> None:
     assert Agent(model, output=OutputSpec(str, output_validator=polite)).run_sync("go").output == "Go, please."
 
 
-def test_a_run_goes_on_behind_what_a_validator_said() -> None:
+def test_a_run_resumes_after_the_request_of_a_validator() -> None:
     seen: list[str] = []
 
     def check(city: City) -> None:
@@ -474,7 +474,7 @@ def test_a_function_is_called_with_the_answer_and_ends_the_run() -> None:
     assert session.conversation[-1].text == '{"name": "LX1", "inhabitants": 2}'
 
 
-def test_a_function_that_fails_may_be_called_again_as_often_as_repairs_allow() -> None:
+def test_a_function_that_fails_may_be_called_again_within_the_limit_of_repairs() -> None:
     def book(flight: str) -> str:
         """Book a flight."""
         raise ValueError("full")
@@ -531,7 +531,7 @@ def test_a_function_is_not_called_again_when_its_run_is_repeated() -> None:
         ({"a": 1}, dict[str, int]),
     ],
 )
-def test_what_a_function_returned_is_the_same_after_a_journal(returned: Any, kind: Any) -> None:
+def test_the_result_of_a_function_is_the_same_after_a_journal(returned: Any, kind: Any) -> None:
     def finish() -> Any:
         """Finish."""
         return returned
@@ -543,23 +543,23 @@ def test_what_a_function_returned_is_the_same_after_a_journal(returned: Any, kin
     assert first.output == resumed.output == returned
 
 
-def test_a_chain_without_an_agent_says_that_it_cannot_call_it() -> None:
+def test_a_chain_without_an_agent_refuses_an_output_function() -> None:
     with raises(AgentDefinitionError, name="output"):
         Chain(ScriptedModel([]), output=look).run_sync("go")  # type: ignore[arg-type]
 
 
-def test_a_chain_alone_asks_in_every_mode() -> None:
+def test_a_chain_without_an_agent_supports_every_mode() -> None:
     for mode in MODES:
         reply = answering(BERN) if mode == "tool" else BERN
         assert Chain(ScriptedModel([reply]), output=OutputSpec(City, mode=mode)).run_sync("go").name == "Bern"  # type: ignore[arg-type]
 
 
-# Answers that grow
+# Partial answers
 
 
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("mode", ["native", "prompted"])
-def test_an_answer_is_seen_while_it_grows(mode: OutputMode, is_async: bool) -> None:
+def test_partial_answers_are_events(mode: OutputMode, is_async: bool) -> None:
     text = '{"name": "Bern and around", "inhabitants": 134000}'
     events: list[Any] = []
 
@@ -575,14 +575,14 @@ def test_an_answer_is_seen_while_it_grows(mode: OutputMode, is_async: bool) -> N
     assert "".join(event.text for event in events if isinstance(event, TextDelta)).endswith(text)
 
 
-def test_a_wrapped_answer_grows_without_what_is_around_it() -> None:
+def test_partial_answers_do_not_have_the_wrapper() -> None:
     agent = Agent(ScriptedModel(['{"value": [1, 2, 3]}']), output=list[int])
     grown = [event.output for event in agent.stream_sync("go") if isinstance(event, PartialOutput)]
     assert grown[-1] == [1, 2, 3]
     assert [1] in grown or [1, 2] in grown
 
 
-def test_text_does_not_grow_into_anything() -> None:
+def test_text_has_no_partial_outputs() -> None:
     agent = Agent(ScriptedModel(['{"name": 1}']))
     assert not [event for event in agent.stream_sync("go") if isinstance(event, PartialOutput)]
 
@@ -602,7 +602,7 @@ def test_a_long_answer_is_read_in_linear_time() -> None:
     assert large < max(small, 0.05) * 40
 
 
-def test_a_stream_that_breaks_off_has_shown_what_there_was() -> None:
+def test_a_stream_that_is_interrupted_has_sent_the_partial_answers() -> None:
     events: list[Any] = []
     with raises(ModelInterrupted, text='{"name": "Be'):
         Agent(ScriptedModel([CutOff('{"name": "Be')]), output=City).run_sync("go", on_event=events.append)

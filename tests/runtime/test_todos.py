@@ -58,7 +58,7 @@ def test_a_resumed_run_has_the_list() -> None:
     assert lines(resumed.composition) == ["- [ ] a"]
 
 
-def test_invalid_lists_keep_the_list_before() -> None:
+def test_invalid_lists_do_not_replace_the_list() -> None:
     cases: list[object] = [[{"task": "", "status": "open"}], [{"task": "b", "status": "maybe"}], "b", [{"task": "b"}]]
     cases += [[{"task": "b" * 501, "status": "open"}], [{"task": "b", "status": "open"}] * 101]
     for todos in cases:

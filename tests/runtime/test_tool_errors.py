@@ -102,7 +102,7 @@ def test_the_model_may_correct_arguments_and_names_of_tools() -> None:
     assert all(not call.traceback for call in result.tool_errors)
 
 
-def test_denied_calls_are_no_errors() -> None:
+def test_denied_calls_are_not_errors() -> None:
     send = Tool(lambda: "sent", name="send", description="Send.", approval="always")
     agent = Agent(ScriptedModel([calling("send"), "ok"]), tools=[send], limits=Limits(on_tool_error="raise"))
     result = agent.run_sync("x", approve=lambda call: False)
@@ -146,7 +146,7 @@ def test_calls_of_an_agent_that_runs_as_a_tool_are_listed() -> None:
     assert Journal.loads(result.journal.dumps()).tool_errors == result.tool_errors
 
 
-def test_tracebacks_are_removed_for_callers_who_are_no_operators() -> None:
+def test_tracebacks_are_removed_for_callers_who_are_not_operators() -> None:
     result = _run(CASES["bug"][0])
     text = result.journal.dumps()
     assert Path(__file__).name in text

@@ -31,7 +31,7 @@ def results(result: Any) -> list[str]:
     return [message.text for message in result.messages if message.role == "tool"]
 
 
-def test_each_run_has_the_tools_of_its_own_input() -> None:
+def test_the_tools_of_a_run_depend_on_its_input() -> None:
     model = ScriptedModel([calling("write"), "done", calling("write"), "done"])
     agent = Agent(model, tools=DynamicToolset(offered))
 
@@ -59,7 +59,7 @@ async def test_tools_may_be_computed_by_async_code() -> None:
     assert results(result) == ["read"]
 
 
-async def test_names_that_clash_in_a_turn_end_the_run_before_anything_is_sent() -> None:
+async def test_conflicting_names_of_tools_end_the_run_before_any_request() -> None:
     model = ScriptedModel(["done"])
 
     with raises(ToolDefinitionError, names=("read",)):

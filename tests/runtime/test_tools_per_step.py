@@ -1,4 +1,4 @@
-"""Tools that differ from step to step, toolsets beside functions, tools of a provider, and searches among thousands."""
+"""Tools that differ between steps, toolsets next to functions, tools of a provider, and searches among thousands."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def results(result: Any) -> list[str]:
     return [message.text for message in result.messages if message.role == "tool"]
 
 
-def test_each_step_has_the_tools_of_what_happened_before() -> None:
+def test_the_tools_of_a_step_depend_on_earlier_results() -> None:
     model = ScriptedModel([calling("open_door"), calling("walk", "open_door"), "there"])
     result = Agent(model, tools=DynamicToolset(by_step, per_step=True)).run_sync("Go")
 
@@ -56,7 +56,7 @@ def test_each_step_has_the_tools_of_what_happened_before() -> None:
     assert results(result)[2].startswith("Unknown tool 'open_door'")
 
 
-def test_a_run_with_tools_of_its_own_goes_on_from_its_journal() -> None:
+def test_a_run_with_tools_per_step_resumes_from_its_journal() -> None:
     agent = Agent(
         ScriptedModel([calling("open_door"), calling("walk"), "there"]), tools=DynamicToolset(by_step, per_step=True)
     )
@@ -70,7 +70,7 @@ def test_a_run_with_tools_of_its_own_goes_on_from_its_journal() -> None:
         assert result.output == "there" and results(result) == ["opened", "walked"] and valid(result.messages)
 
 
-def test_a_tool_that_is_gone_stays_away_in_the_next_steps() -> None:
+def test_a_removed_tool_is_not_offered_in_later_steps() -> None:
     @tool(max_consecutive_failures=1)
     def fail() -> str:
         raise ToolFailure("no")
@@ -80,7 +80,7 @@ def test_a_tool_that_is_gone_stays_away_in_the_next_steps() -> None:
     assert offered(model) == [["fail", "walk"], ["walk"], ["walk"]]
 
 
-def test_toolsets_stand_beside_functions() -> None:
+def test_toolsets_and_functions_can_be_combined() -> None:
     def hello() -> str:
         """Say hello."""
         return "hello"
@@ -97,7 +97,7 @@ def test_toolsets_stand_beside_functions() -> None:
         Toolset([rest])  # type: ignore[list-item]
 
 
-def test_a_server_stands_beside_a_function(tmp_path: Path) -> None:
+def test_a_server_and_a_function_can_be_combined(tmp_path: Path) -> None:
     script = tmp_path / "server.py"
     script.write_text(
         "from mcp.server.mcpserver import MCPServer\n"
@@ -114,7 +114,7 @@ def test_a_server_stands_beside_a_function(tmp_path: Path) -> None:
 NATIVE = {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}
 
 
-def test_tools_of_a_provider_are_sent_as_they_are() -> None:
+def test_tools_of_a_provider_are_sent_unchanged() -> None:
     model = ScriptedModel([calling("web_search"), "done"])
     result = Agent(model, tools=[walk, NATIVE]).run_sync("Go")
     (request, _) = model.requests
@@ -129,7 +129,7 @@ def test_tools_of_a_provider_are_sent_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("native", [{}, {"type": 3}, {"type": "a", "x": object()}, 5, None, ["type"], "web_search"])
-def test_a_tool_of_a_provider_that_is_none_is_refused(native: Any) -> None:
+def test_an_invalid_tool_of_a_provider_is_refused(native: Any) -> None:
     with pytest.raises(ToolDefinitionError):
         Tool.from_provider(native)
 
@@ -152,7 +152,7 @@ def many(count: int) -> list[Tool]:
     return made
 
 
-def test_eighteen_hundred_tools_cost_no_more_prompt_than_twenty() -> None:
+def test_eighteen_hundred_tools_use_no_more_prompt_than_twenty() -> None:
     model = ScriptedModel(
         [calling(("search_tools", {"query": "approve invoices"})), calling("approve_invoice_7"), "done"]
     )
@@ -167,7 +167,7 @@ def test_eighteen_hundred_tools_cost_no_more_prompt_than_twenty() -> None:
     assert "approve_invoice" in results(searched)[0]
 
 
-def test_a_found_tool_can_be_called_and_stays_in_the_next_turns() -> None:
+def test_a_found_tool_can_be_called_and_is_offered_in_later_turns() -> None:
     search = ToolSearch([walk, open_door, *many(50)], always=[Tool.from_provider(NATIVE)], results=2)
     session = Session()
     model = ScriptedModel([calling(("search_tools", {"query": "openDoor"})), calling("open_door"), "done", "again"])
@@ -181,7 +181,7 @@ def test_a_found_tool_can_be_called_and_stays_in_the_next_turns() -> None:
     assert agent.resume_sync(Journal.loads(result.journal.dumps()), session=session).output == "done"
 
 
-def test_what_is_not_found_is_told_and_what_was_found_last_is_offered() -> None:
+def test_a_search_without_matches_returns_no_tools_and_the_latest_matches_are_offered() -> None:
     names = [f"{act}_ticket_0" for act in ACTS[:4]]
     calls = [calling(("search_tools", {"query": name})) for name in ["xylophone", *names]]
     model = ScriptedModel([*calls, "done"])
@@ -190,7 +190,7 @@ def test_what_is_not_found_is_told_and_what_was_found_last_is_offered() -> None:
     assert [names[3], names[2]] == offered(model)[5][1:]
 
 
-def test_a_search_goes_through_what_toolsets_make() -> None:
+def test_a_search_includes_the_tools_of_toolsets() -> None:
     model = ScriptedModel([calling(("search_tools", {"query": "walk"})), calling("walk"), "done"])
     made = DynamicToolset(lambda context: [walk, open_door])
     assert results(Agent(model, tools=[ToolSearch(made), NATIVE]).run_sync("Go"))[1] == "walked"
@@ -204,6 +204,6 @@ def test_a_search_goes_through_what_toolsets_make() -> None:
         ([walk], {"always": [walk.with_changes(timeout=1)]}),
     ],
 )
-def test_a_search_that_cannot_work_is_refused(tools: Any, options: Any) -> None:
+def test_an_invalid_search_is_refused(tools: Any, options: Any) -> None:
     with pytest.raises(ToolDefinitionError):
         ToolSearch(tools, **options)

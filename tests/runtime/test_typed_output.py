@@ -1,4 +1,4 @@
-"""Typed answers: what is validated, how a model may repair its answer, what is raised when it cannot."""
+"""Typed answers: their validation, their repair by the model, and the error after the last repair."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def test_a_model_a_dataclass_and_plain_types_are_read_from_json() -> None:
 
 
 @pytest.mark.parametrize("text", ["```json\n[1]\n```", "```\n[1]\n```", "  ```json\n[1]```\n", " [1] "])
-def test_a_code_fence_around_the_answer_is_no_obstacle(text: str) -> None:
+def test_a_code_fence_around_the_answer_is_ignored(text: str) -> None:
     assert Agent(ScriptedModel([text]), output=list[int]).run_sync("go").output == [1]
 
 
-def test_text_is_returned_as_it_is() -> None:
+def test_text_is_returned_unchanged() -> None:
     assert Agent(ScriptedModel(["```json\n1\n```"])).run_sync("go").output == "```json\n1\n```"
 
 
@@ -74,7 +74,7 @@ def test_the_model_may_repair_its_answer() -> None:
     assert "valid City" in asked_again
 
 
-def test_after_all_repairs_the_error_says_what_was_wrong() -> None:
+def test_after_all_repairs_the_error_contains_the_problems() -> None:
     session, model = Session(), ScriptedModel.repeat("Bern!")
     with raises(OutputError, name="answer") as caught:
         Agent(model, output=City).run_sync("go", session=session)
@@ -84,7 +84,7 @@ def test_after_all_repairs_the_error_says_what_was_wrong() -> None:
     assert roles(session.conversation) == "user assistant user assistant user assistant"
 
 
-def test_no_repairs_may_be_allowed() -> None:
+def test_repairs_can_be_forbidden() -> None:
     model = ScriptedModel.repeat("Bern!")
     with pytest.raises(OutputError):
         Agent(model, output=City, limits=Limits(repairs=0)).run_sync("go")
@@ -109,7 +109,7 @@ def test_a_model_may_call_tools_after_a_bad_answer() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '"\ud800"', "NaN", '{"name": "a", "inhabitants": 1} tail'])
-def test_any_text_that_is_no_answer_is_an_output_error(text: str) -> None:
+def test_any_text_that_is_not_an_answer_is_an_output_error(text: str) -> None:
     with pytest.raises(OutputError):
         Agent(ScriptedModel.repeat(text), output=City).run_sync("go")
 
@@ -122,7 +122,7 @@ def test_every_problem_of_an_answer_is_named_with_its_place() -> None:
         assert f"{place}: " in caught.value.problems
 
 
-def test_a_type_no_model_can_be_asked_for_is_refused_at_once() -> None:
+def test_a_type_that_no_model_can_answer_with_is_refused_immediately() -> None:
     class Socket:
         pass
 
@@ -132,7 +132,7 @@ def test_a_type_no_model_can_be_asked_for_is_refused_at_once() -> None:
         Chain(ScriptedModel([]), output=Callable[[], int])  # type: ignore[arg-type]
 
 
-def test_a_type_with_unhashable_metadata_is_fine() -> None:
+def test_a_type_with_unhashable_metadata_is_accepted() -> None:
     small = Annotated[int, Field(json_schema_extra={"examples": [1]}, le=3)]
     assert Chain(ScriptedModel([]), output=small).output_schema is not None  # type: ignore[arg-type]
 

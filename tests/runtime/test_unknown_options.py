@@ -1,4 +1,4 @@
-"""Options that do not exist: the error says which was meant, for all of them at once."""
+"""Unknown options: the error names the options with the closest names, for all of them at once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ ANY: Any = {"agent": Agent, "limits": Limits}
         (lambda: ANY["limits"](nonsense=1), {"nonsense": None}),
     ],
 )
-def test_the_error_names_the_option_that_was_meant(make: Callable[[], Any], meant: dict[str, str | None]) -> None:
+def test_the_error_names_the_option_with_the_closest_name(
+    make: Callable[[], Any], meant: dict[str, str | None]
+) -> None:
     with pytest.raises(UnknownOption) as caught:
         make()
     error = caught.value
@@ -69,7 +71,7 @@ def test_an_option_of_another_method_is_refused(call: Callable[[Any], Any], name
         call(Agent(MODEL))
 
 
-def test_what_goes_into_the_input_is_named() -> None:
+def test_options_that_belong_to_the_input_are_named() -> None:
     agent = Agent(MODEL)
     with raises(UnknownOption, name="company", meant={"company": "compaction"}):
         agent.run_sync("Hi", company="acme")  # type: ignore[call-arg]
@@ -78,7 +80,7 @@ def test_what_goes_into_the_input_is_named() -> None:
     assert [place for place, _ in caught.value.problems] == ["user_input.messages"]
 
 
-def test_signatures_and_values_are_what_they_were() -> None:
+def test_signatures_and_values_do_not_change() -> None:
     assert list(inspect.signature(Limits).parameters)[:2] == ["steps", "tool_calls"]
     assert "layers" in inspect.signature(Agent).parameters
     limits = Limits(3, seconds=2)

@@ -121,7 +121,7 @@ def test_the_sources_of_a_template_are_the_values_that_it_reads() -> None:
     assert shown == SHOWN
 
 
-def test_an_approval_can_depend_on_what_the_model_has_read() -> None:
+def test_an_approval_can_depend_on_the_sources_that_the_model_has_read() -> None:
     agent = Agent(ScriptedModel([PAY, "Done.", READ, PAY, "Done."]), tools=[read_page, pay])
     session = Session("s")
     first = agent.run_sync("Pay 7.", session=session)

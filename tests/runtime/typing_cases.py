@@ -1,4 +1,4 @@
-"""What type checkers must infer. Checked by `./scripts/check`, never run."""
+"""Types that type checkers must infer. Checked by `./scripts/check`, never run."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ async def events(model: Model) -> None:
     assert_type(Agent(model, output=City).stream_sync("hi"), SyncRunStream[Event[City]])
 
     def listen(event: Event) -> None:
-        """Hear the events of any agent."""
+        """Listen to the events of any agent."""
 
     Agent(model, output=City).run_sync("hi", on_event=listen)
     Agent(model).run_sync("hi", on_event=listen)
@@ -193,7 +193,7 @@ async def durable(model: Model, runs: Runs, memory: Memory) -> None:
 
 
 class House(MemoPrompt):
-    """A prompt of one's own with a field of its own."""
+    """A custom prompt with a custom field."""
 
     style: str
     depth: int = 3

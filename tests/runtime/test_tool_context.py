@@ -1,4 +1,4 @@
-"""What a tool knows of the run that calls it, and what it can do to it: progress, ending it, handing it over."""
+"""The data that a tool has about its run, and its actions on the run: progress, the end, and a hand-off."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def look(context: ToolContext) -> str:
     return f"{context.step} {context.usage.input_tokens > 0} {said}"
 
 
-def test_a_tool_knows_step_usage_and_messages() -> None:
+def test_a_tool_can_read_step_usage_and_messages() -> None:
     session = Session()
     agent = Agent(ScriptedModel(["Hello", calling("look"), calling("look"), "Bye"]), tools=[look])
     agent.run_sync("Hi", session=session)
@@ -50,7 +50,7 @@ def test_a_tool_knows_step_usage_and_messages() -> None:
     assert second.endswith(f"user:Hi assistant:Hello user:Go assistant: tool:{first} assistant:")
 
 
-def test_outside_of_a_run_there_is_nothing_to_know() -> None:
+def test_the_context_of_a_tool_outside_of_a_run_is_empty() -> None:
     context = ToolContext(None)
     context.progress("half", done=1, total=2)
     assert (context.step, context.usage, context.messages) == (0, None, ())
@@ -71,7 +71,7 @@ def count_in_a_thread(context: ToolContext) -> str:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_progress_reaches_who_listens_in_order(is_async: bool) -> None:
+def test_progress_reaches_a_listener_in_order(is_async: bool) -> None:
     heard: list[Any] = []
 
     async def listen(event: Any) -> None:
@@ -97,7 +97,7 @@ def test_progress_reaches_who_listens_in_order(is_async: bool) -> None:
     assert isinstance(heard[-1], RunFinished)
 
 
-async def test_a_listener_hears_of_progress_while_the_tool_still_runs() -> None:
+async def test_a_listener_receives_progress_while_the_tool_still_runs() -> None:
     heard, may_end = asyncio.Event(), asyncio.Event()
 
     @tool
@@ -117,7 +117,7 @@ async def test_a_listener_hears_of_progress_while_the_tool_still_runs() -> None:
     assert (await run).output == "ok"
 
 
-def test_a_flood_of_progress_takes_no_memory_and_none_is_heard_after_the_end() -> None:
+def test_many_progress_events_use_no_memory_and_none_arrives_after_the_end() -> None:
     kept: list[ToolContext] = []
     heard: list[ToolProgress] = []
 
@@ -173,7 +173,7 @@ def test_a_final_tool_that_failed_does_not_end_the_run() -> None:
     assert (result.output, result.steps) == ("good", 2)
 
 
-def test_the_result_of_a_final_tool_is_of_the_output_type() -> None:
+def test_the_result_of_a_final_tool_has_the_output_type() -> None:
     @tool(final=True)
     def add(a: int, b: int) -> Sum:
         return Sum(total=a + b)
@@ -202,7 +202,7 @@ SEEN = [Message("user", "Hi"), Message("assistant", "Hello"), Message("user", "G
         (lambda messages: messages[:2], ["Hi", "Hello"]),
     ],
 )
-def test_a_conversation_is_handed_over_with_the_history_that_was_chosen(history: Any, expected: list[str]) -> None:
+def test_a_hand_off_passes_the_selected_history(history: Any, expected: list[str]) -> None:
     @tool
     def note() -> str:
         return "noted"
@@ -224,6 +224,6 @@ def test_a_conversation_is_handed_over_with_the_history_that_was_chosen(history:
     assert session.conversation[-1].text == "From the expert"
 
 
-def test_a_history_that_there_is_not_is_refused() -> None:
+def test_an_unknown_history_is_refused() -> None:
     with raises(ToolDefinitionError, tool="a", names=("history",)):
         Agent(ScriptedModel([])).as_tool(name="a", description="", history="last")  # type: ignore[arg-type]
