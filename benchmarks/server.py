@@ -194,7 +194,7 @@ def streams(rounds: int) -> Iterable[Figure]:
 
 
 def memory(_rounds: int) -> Iterable[Figure]:
-    """Compare the memory after three tenths of the requests and after all."""
+    """Compare the memory after half of the requests, when all caches are filled, and after all."""
 
     async def send_requests(port: int, count: int) -> int:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -221,8 +221,8 @@ def memory(_rounds: int) -> Iterable[Figure]:
     title = f"W9 memory, {REQUESTS:,} requests"
     yield Figure(title, "requests without an answer", REQUESTS // AT_ONCE // 10 * AT_ONCE * 10 - done, "")
     yield Figure(title, "requests per second", done / seconds, "1/s")
-    yield Figure(title, "after 3 tenths", mib[2], "MiB")
-    yield Figure(title, "after all", mib[-1], "MiB", mib[-1] / mib[2])
+    yield Figure(title, "after half", mib[4], "MiB")
+    yield Figure(title, "after all", mib[-1], "MiB", mib[-1] / mib[4])
 
 
 if __name__ == "__main__":
