@@ -83,6 +83,10 @@ class Async:
         return await async_function(n)
 
 
+class Named(Async):
+    __name__ = "named"
+
+
 def add_prefix(prefix: str, n: int) -> str:
     """Look up."""
     return sync_function(n).removeprefix(prefix)
@@ -109,6 +113,7 @@ CALLABLES: dict[str, tuple[Callable[..., Any], str]] = {
     "partial of blocking around async": (functools.partial(blocking(add_prefix_later), "-"), "thread"),
     "sync object": (Sync(), "thread"),
     "async object": (Async(), "loop"),
+    "async object with a name": (Named(), "loop"),
     "partial of an async object": (functools.partial(Async()), "loop"),
     "bound sync method": (Sync().method, "thread"),
     "bound async method": (Async().method, "loop"),

@@ -174,6 +174,22 @@ async def test_iterators_inside_of_a_result_are_read_once_and_never_without_end(
     assert "count) has more than 100,000 items" in str(result.content)
 
 
+async def test_views_and_ranges_are_lists() -> None:
+    row = {"a": 1}
+    for value, content in (
+        (row.keys(), '["a"]'),
+        (row.values(), "[1]"),
+        (row.items(), '[["a", 1]]'),
+        (range(3), "[0, 1, 2]"),
+        ({"rows": range(2)}, '{"rows": [0, 1]}'),
+        ([row.keys(), collections.UserList([1])], '[["a"], [1]]'),
+    ):
+        assert (await ask(Tool(lambda value=value: value, name="some", description="Some."))).content == content
+    for endless in (range(10**30), [range(10**30)]):
+        made = Tool(lambda value=endless: value, name="some", description="Some.", max_result_chars=100)
+        assert (await ask(made)).status in ("too_large", "error")
+
+
 async def test_nothing_that_can_be_read_only_once_is_lost_beside_numbers_that_json_does_not_have() -> None:
     @tool
     def rows() -> Any:

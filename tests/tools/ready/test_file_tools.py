@@ -130,6 +130,7 @@ async def test_a_search_finds_lines_in_text_files_only(root: Path) -> None:
         "docs/guide.md:2: It is second to none."
     )
     assert await reply(tools, "search_files", text="secret outside", pattern="*.md") == "no line contains the text"
+    assert (await reply(tools, "search_files", text="secret outside")).startswith("no line contains the text\n[3 files")
     assert ".env:1: KEY=second" in await reply(file_tools(root, hidden=True), "search_files", text="second")
     for text in ("", "a\nb"):
         assert "must not be empty" in str((await ask(tools, "search_files", text=text)).content)

@@ -6,8 +6,8 @@ import dataclasses
 import json
 import math
 from asyncio import sleep
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections import UserList, deque
+from collections.abc import Callable, Iterator, Mapping, MappingView
 from contextlib import aclosing
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
@@ -70,7 +70,7 @@ def _content_of_bytes(data: bytes) -> Content:
 
 def _plain(value: Any) -> Any:
     """Convert one level of a value that `json` does not support to plain data."""
-    if isinstance(value, Iterator):
+    if isinstance(value, Iterator | range):
         # An iterator can be read only once, and this attempt can fail later; see `_written`.
         raise TypeError
     if isinstance(value, set | frozenset):
@@ -84,7 +84,7 @@ def _plain(value: Any) -> Any:
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return dict(value)
-    if isinstance(value, deque):
+    if isinstance(value, deque | UserList | MappingView):
         return list(value)
     return to_jsonable_python(value)
 
@@ -162,7 +162,7 @@ def _written(value: Any) -> Any:
         return value
     if isinstance(value, dict):
         return {_key(key): _written(item) for key, item in value.items()}
-    if isinstance(value, Iterator):
+    if isinstance(value, Iterator | range):
         items = list(islice(value, _MAX_ITEMS + 1))
         if len(items) > _MAX_ITEMS:
             raise TypeError(f"an iterator in it ({type(value).__name__}) has more than {_MAX_ITEMS:,} items")

@@ -88,7 +88,7 @@ def finished(call: ToolCall, value: Any, policy: ToolPolicy, nothing: str) -> To
                 return _shortened(value.answering(call).checked(), limit)
             if isinstance(value, BaseException):
                 return failed(call, value, policy)
-            if isinstance(value, Iterator):
+            if isinstance(value, Iterator | range):
                 value = gather(partial(iter, value), limit, join=False)
             if isinstance(value, Collected):
                 value, is_complete = value

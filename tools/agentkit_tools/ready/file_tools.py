@@ -137,9 +137,11 @@ class Files:
             if len(hits) > _MAX_HITS:
                 hits[_MAX_HITS:] = [f"[incomplete: only the first {_MAX_HITS} lines are shown]"]
                 break
+        if not hits:
+            hits.append("no line contains the text")
         if unread:
             hits.append(f"[{unread} files were not searched: not text, or too large]")
-        return "\n".join(hits) or "no line contains the text"
+        return "\n".join(hits)
 
     def write_file(
         self,

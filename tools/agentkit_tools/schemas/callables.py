@@ -57,7 +57,9 @@ def inner_function(function: Any) -> Any:
             )
         text = f"the function of a tool must be callable, got {inner!r:.200}{tools_advice(inner)}"
         raise ToolDefinitionError(text, names=["function"])
-    if not hasattr(inner, "__name__") and not isinstance(inner, type):
+    # An object can have a name too, such as a task of a queue; functions of other languages have names and code.
+    is_object = not hasattr(inner, "__code__") and hasattr(type(inner).__call__, "__code__")
+    if (is_object or not hasattr(inner, "__name__")) and not isinstance(inner, type):
         inner = type(inner).__call__
     return inner
 
