@@ -250,6 +250,23 @@ async def test_a_script_has_its_path_and_imports_modules_next_to_it() -> None:
     assert result.error.startswith('Traceback (most recent call last):\n  File "fill.py", line 5')
 
 
+SCRIPTS = {
+    "import asyncio\nasync def f():\n    print((await double(2))[0])\nasyncio.run(f())": ("4\n", ""),
+    "import asyncio\nasync def f(n):\n    return (await double(n))[0]\n"
+    "def main():\n    return asyncio.run(f(1)) + asyncio.run(f(2))\nmain()": ("", "6"),
+    "import asyncio\nasyncio.gather(double(1), double(2))": ("", "[[2, 2], [4, 2]]"),
+    "async def f(): return 1\nf()": ("", "1"),
+    "import sys\nsys.stdout.reconfigure(encoding='utf-8')\nprint('\u2603')": ("\u2603\n", ""),
+    "import sys\nsys.stdout.buffer.write(b'raw')\nsys.stderr.write('text')": ("rawtext", "4"),
+    "import csv, sys\ncsv.writer(sys.stdout).writerow([1, 2])\nNone": ("1,2\r\n", ""),
+}
+
+
+async def test_scripts_of_programs_without_await_outside_of_functions_run() -> None:
+    results = {code: await ProcessSandbox().run(job(code), double) for code in SCRIPTS}
+    assert {code: (result.output, result.value) for code, result in results.items()} == SCRIPTS, results
+
+
 async def test_the_time_of_calls_is_not_the_time_of_the_code(sandbox: Sandbox) -> None:
     async def slow(calls: Sequence[SandboxCall]) -> Sequence[SandboxAnswer]:
         await asyncio.sleep(0.5)

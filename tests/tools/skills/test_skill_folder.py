@@ -188,6 +188,9 @@ async def test_scripts_run_only_in_a_sandbox_with_the_files_of_their_skill(tmp_p
         "print(sum(int(number) for number in open('numbers.txt').read().split()))"
     )
     (tmp_path / "sums" / "fail.py").write_text("open('/etc/passwd')")
+    # Python reads both files, too: the value of the last expression is no output of a script.
+    (tmp_path / "sums" / "mark.py").write_bytes(b"\xef\xbb\xbfprint('mark')\r\n1 + 1")
+    (tmp_path / "sums" / "latin.py").write_bytes(b"# coding: latin-1\nprint('caf\xe9')")
     assert "run_skill_script" not in SkillFolder(tmp_path)
 
     folder = SkillFolder(tmp_path, sandbox=MontySandbox())
@@ -203,6 +206,8 @@ async def test_scripts_run_only_in_a_sandbox_with_the_files_of_their_skill(tmp_p
         result = await call(folder, "run_skill_script", **arguments)
         assert text in result.message.text
         assert result.ok == (text == "6")
+    for script, text in (("mark.py", "mark"), ("latin.py", "caf\xe9")):
+        assert (await call(folder, "run_skill_script", name="sums", script=script)).message.text == text
     for sandbox in (MontySandbox, "monty"):
         with pytest.raises(ToolDefinitionError):
             SkillFolder(tmp_path, sandbox=sandbox)  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ import base64
 import contextlib
 import ctypes
 import errno
+import io
 import json
 import linecache
 import os
@@ -23,8 +24,8 @@ import struct
 import sys
 import traceback
 import types
-from ast import Expr, Expression, Module, PyCF_ALLOW_TOP_LEVEL_AWAIT, parse
-from inspect import isawaitable
+from ast import Expr, Expression, PyCF_ALLOW_TOP_LEVEL_AWAIT, parse
+from inspect import CO_COROUTINE, isawaitable
 from typing import Any
 
 _NAMESPACES = 0x10000000 | 0x00020000 | 0x40000000 | 0x20000000 | 0x08000000 | 0x04000000
@@ -165,19 +166,20 @@ def _limit(job: dict[str, Any]) -> None:
 # The code
 
 
-class _Output:
-    """Text stream that sends the first characters to the host at once, and drops the rest."""
-
-    encoding, errors = "utf-8", "replace"
+class _Output(io.RawIOBase):
+    """Stream that sends the first characters to the host at once, and drops the rest."""
 
     def __init__(self, limit: int, descriptor: int) -> None:
+        super().__init__()
         self._left = limit
         self._descriptor = descriptor
         self._is_cut = False
 
-    def write(self, text: str) -> int:
-        if not isinstance(text, str):
-            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        text = bytes(data).decode("utf-8", "replace")
         if text and not self._is_cut:
             # At once: the code can be killed, and its printed text shows the reason.
             self._send(text[: self._left])
@@ -185,25 +187,12 @@ class _Output:
                 self._is_cut = True
                 self._send("\n[The rest of the output was dropped.]")
             self._left -= len(text)
-        return len(text)
+        return len(data)
 
     def _send(self, text: str) -> None:
-        data = text.encode("utf-8", "replace")
+        data = text.encode()
         while data:
             data = data[os.write(self._descriptor, data) :]
-
-    def writelines(self, lines: Any) -> None:
-        for line in lines:
-            self.write(line)
-
-    def flush(self) -> None:
-        pass
-
-    def isatty(self) -> bool:
-        return False
-
-    def writable(self) -> bool:
-        return True
 
 
 class _Host:
@@ -278,20 +267,31 @@ def _shown(value: Any, limit: int) -> str:
     return text
 
 
-async def _execute(code: str, file: str, names: dict[str, Any]) -> Any:
-    """Execute code, and return the value of its last expression."""
+def _execute(code: str, file: str, names: dict[str, Any], loop: asyncio.AbstractEventLoop) -> Any:
+    """Execute code, and return the value of its last expression.
+
+    Code without `await` outside of functions runs outside of the event loop, as a script that calls `asyncio.run`.
+    """
     tree = parse(code, file)
-    last = None
+    nodes: list[tuple[Any, str]] = [(tree, "exec")]
     if tree.body and isinstance(tree.body[-1], Expr):
-        last = Expression(tree.body.pop().value)  # type: ignore[attr-defined]
-    for node, mode in ((Module(tree.body, tree.type_ignores), "exec"), (last, "eval")):
-        if node is None:
-            continue
-        value = eval(compile(node, file, mode, PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True), names)
+        nodes.append((Expression(tree.body.pop().value), "eval"))  # type: ignore[attr-defined]
+    parts = [compile(node, file, mode, PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True) for node, mode in nodes]
+
+    async def awaited(value: Any) -> Any:
         # Code with `await` is a coroutine; so is the value if the code omits `await`.
         while isawaitable(value):
             value = await value
-    return value if last is not None else None
+        return value
+
+    async def in_loop() -> list[Any]:
+        return [await awaited(eval(part, names)) for part in parts]
+
+    if any(part.co_flags & CO_COROUTINE for part in parts):
+        values = loop.run_until_complete(in_loop())
+    else:
+        values = [eval(part, names) for part in parts]
+    return loop.run_until_complete(awaited(values[1])) if len(values) > 1 else None
 
 
 def _trace(error: BaseException, file: str, folder: str) -> str:
@@ -326,7 +326,8 @@ def _main(job: dict[str, Any], host: _Host, printing: int) -> dict[str, Any]:
             os.makedirs(parent, exist_ok=True)
         with open(name, "wb") as stream:
             stream.write(base64.b64decode(data))
-    sys.stdout = sys.stderr = _Output(limit, printing)
+    output: Any = _Output(limit, printing)
+    sys.stdout = sys.stderr = io.TextIOWrapper(output, "utf-8", "replace", write_through=True)
     sys.argv = [file, *job["arguments"]]
     path = os.path.join(folder, file)
     sys.path.insert(0, os.path.dirname(path))  # modules next to a script, as for `python script.py`
@@ -336,10 +337,12 @@ def _main(job: dict[str, Any], host: _Host, printing: int) -> dict[str, Any]:
     names = vars(module)
     names.update({name: host.function(name) for name in job["functions"]})
     names.update({"asyncio": asyncio, "__file__": path})
+    # A second event loop would need a pair of sockets.
+    asyncio.run = lambda main, **_: host._loop.run_until_complete(main)
     random.seed(job["code"])
     value = error = ""
     try:
-        value = _shown(host._loop.run_until_complete(_execute(job["code"], file, names)), limit)
+        value = _shown(_execute(job["code"], file, names, host._loop), limit)
     except SystemExit as ended:
         if ended.code not in (None, 0):
             error = f"SystemExit: {ended.code}"[:limit]

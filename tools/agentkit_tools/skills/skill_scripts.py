@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from importlib.util import decode_source
 
 from agentkit_prompts.names import nearest
 from agentkit_prompts.system.regular_files import read_regular
@@ -31,11 +33,13 @@ async def run_script(files: SkillFiles, script: str, arguments: Sequence[str], s
         raise ToolFailure(f"unknown script {script!r:.200} of the skill{nearest(script, names)}")
     contents = _contents(files)
     try:
-        code = contents[script].decode()
-    except UnicodeDecodeError:
+        code = decode_source(contents[script])
+    except (UnicodeDecodeError, SyntaxError):
         raise ToolFailure(f"script {script!r:.200} of the skill is not text") from None
     job = SandboxJob(code, files=contents, arguments=tuple(arguments), file=script)
-    return result_text(checked_result(sandbox, await sandbox.run(job, refuse_calls)))
+    result = checked_result(sandbox, await sandbox.run(job, refuse_calls))
+    # Python shows no value of a script.
+    return result_text(replace(result, value=""))
 
 
 def _contents(files: SkillFiles) -> dict[str, bytes]:
