@@ -7,7 +7,7 @@ import json
 import math
 from asyncio import sleep
 from collections import UserList, deque
-from collections.abc import Callable, Iterator, Mapping, MappingView
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
 from contextlib import aclosing
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
@@ -84,7 +84,7 @@ def _plain(value: Any) -> Any:
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return dict(value)
-    if isinstance(value, deque | UserList | MappingView):
+    if isinstance(value, deque | UserList | KeysView | ValuesView | ItemsView):
         return list(value)
     return to_jsonable_python(value)
 
