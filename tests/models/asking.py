@@ -1,4 +1,4 @@
-"""Asking a model of the chat server: what the tests of the OpenAI adapter share."""
+"""Requests to a model of the chat server: shared helpers of the tests of the OpenAI adapter."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def failure(model: Model, *, stream: bool = False) -> ModelError:
 
 
 def efforts_of(kind: Any, name: str) -> list[str]:
-    """Return the efforts that a model of this name can be made with."""
+    """Return the efforts with which a model of this name can be constructed."""
     taken: list[str] = []
     for effort in ("none", "minimal", "low", "medium", "high", "xhigh", "max"):
         try:

@@ -1,4 +1,4 @@
-"""One chat server for all tests of the models, and no keys of the machine they run on."""
+"""One chat server for all tests of the models, and no keys of this machine."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def no_open_sockets() -> Iterator[None]:
-    """Find what was left open while the module that opened it can still fail."""
+    """Collect open sockets while the module that opened them can still fail."""
     yield
     gc.collect()

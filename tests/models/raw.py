@@ -1,4 +1,4 @@
-"""Asking a raw-completion model of the chat server: what its tests share."""
+"""Requests to a raw-completion model of the chat server: shared helpers of its tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.servers import ChatServer
 
 
 class ChatML(BaseTemplate):
-    """Enough of a template to see what arrives where."""
+    """A small template that shows the place of each value."""
 
     top_p: float | None = 0.7
     top_k: int | None = 40

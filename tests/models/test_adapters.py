@@ -1,4 +1,4 @@
-"""What holds for every adapter: the same replies, tool loops with thoughts, settings, errors; over official SDKs."""
+"""Behaviour of every adapter: the same replies, tool loops with thoughts, settings, errors; over official SDKs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_reply_has_thought_text_calls_usage_and_model(server: ChatServer, wire
 
 
 @every_wire
-def test_every_kind_of_piece_is_heard(server: ChatServer, wire: Wire) -> None:
+def test_every_kind_of_delta_is_streamed(server: ChatServer, wire: Wire) -> None:
     name = server.on("kinds", speaks(wire, "Hm", "So.", *CALLS))
     heard: list[Delta] = []
     asyncio.run(model_of(wire, server, name).request(composed(tools=[ADD]), on_delta=heard.append))
@@ -73,7 +73,7 @@ def test_every_kind_of_piece_is_heard(server: ChatServer, wire: Wire) -> None:
 
 @every_wire
 @both
-def test_a_tool_loop_sends_thoughts_back_step_for_step(server: ChatServer, wire: Wire, stream: bool) -> None:
+def test_a_tool_loop_sends_thoughts_back_step_by_step(server: ChatServer, wire: Wire, stream: bool) -> None:
     name = server.on(
         "loop",
         in_turn(
@@ -97,7 +97,7 @@ def test_a_tool_loop_sends_thoughts_back_step_for_step(server: ChatServer, wire:
 
 
 @every_wire
-def test_a_conversation_that_went_on_elsewhere_is_accepted(server: ChatServer, wire: Wire) -> None:
+def test_a_conversation_of_another_endpoint_is_accepted(server: ChatServer, wire: Wire) -> None:
     for other in WIRES:
         elsewhere = server.on("elsewhere", in_turn(speaks(other, "Hm", "", CALLS[0]), speaks(other, "", "5.")))
         here = server.on("here", speaks(wire, "", "Yes."))
@@ -147,7 +147,7 @@ OTHERS = {"seed": 7, "stop": "X", "top_k": 5, "thinking_tokens": 1024, "prompt_c
 
 
 @every_wire
-def test_each_setting_is_written_as_the_form_writes_it_or_is_an_error(server: ChatServer, wire: Wire) -> None:
+def test_each_setting_is_written_in_the_wire_form_or_is_an_error(server: ChatServer, wire: Wire) -> None:
     name = server.on("settings", speaks(wire, "", "Hi"))
     ask(model_of(wire, server, name), composed(tools=[ADD]))
     plain = server.to(name)[-1].body
@@ -174,12 +174,14 @@ def test_each_setting_is_written_as_the_form_writes_it_or_is_an_error(server: Ch
         {"top_k": 3, "thinking_tokens": 2000},
     ],
 )
-def test_what_the_messages_api_refuses_is_refused_before(server: ChatServer, settings: dict[str, Any]) -> None:
+def test_settings_that_the_messages_api_refuses_are_refused_by_the_constructor(
+    server: ChatServer, settings: dict[str, Any]
+) -> None:
     with raises(AgentDefinitionError, name=next(iter(settings))):
         model_of(WIRES[2], server, "m", settings=settings)
 
 
-def test_cache_marks_stand_at_the_breakpoints_of_the_composition(server: ChatServer) -> None:
+def test_cache_marks_are_at_the_breakpoints_of_the_composition(server: ChatServer) -> None:
     name = server.on("cached", in_turn(speaks(WIRES[2], "", "", CALLS[0]), speaks(WIRES[2], "", "5.")))
     asyncio.run(Agent(model_of(WIRES[2], server, name), "Be brief. " * 50, tools=[add]).run("2+3?"))
     for asked in server.to(name):
@@ -220,7 +222,7 @@ def test_a_status_is_a_typed_error_without_the_key(server: ChatServer) -> None:
 
 @every_wire
 @both
-def test_what_may_get_better_is_tried_again(server: ChatServer, wire: Wire, stream: bool) -> None:
+def test_temporary_errors_are_retried(server: ChatServer, wire: Wire, stream: bool) -> None:
     fails = sends({"error": {"message": "no"}}, 503, headers={"retry-after-ms": "1"})
     name = server.on(f"flaky-{wire.name}-{stream}", in_turn(fails, fails, speaks(wire, "", "At last.")))
     heard: list[str] = []
@@ -230,7 +232,7 @@ def test_what_may_get_better_is_tried_again(server: ChatServer, wire: Wire, stre
 
 
 @every_wire
-def test_a_stream_keeps_its_text_wherever_it_is_cut(server: ChatServer, wire: Wire) -> None:
+def test_a_stream_keeps_its_text_at_any_cut(server: ChatServer, wire: Wire) -> None:
     events = [as_event(event) for event in wire.events("", "Hello there.", [CALLS[0]])]
     text = "Hello there."
     for end in range(1, len(events)):
@@ -242,14 +244,14 @@ def test_a_stream_keeps_its_text_wherever_it_is_cut(server: ChatServer, wire: Wi
             assert error.text == "".join(heard) == text[: len(error.text)]
         except ModelUnavailable:
             assert not heard
-        else:  # all of the reply was there
+        else:  # the reply was complete
             assert reply.message.tool_calls
             assert "".join(heard) == text
 
 
 @every_wire
 @pytest.mark.parametrize("kind", ["overloaded_error", "rate_limit_error"])
-def test_an_error_in_a_stream_is_one_by_its_code(server: ChatServer, wire: Wire, kind: str) -> None:
+def test_an_error_in_a_stream_has_the_class_of_its_code(server: ChatServer, wire: Wire, kind: str) -> None:
     error = {"type": "error", "error": {"type": kind, "message": "because"}}
     name = server.on("event", streams(as_event(error)))
     expected = ModelUnavailable if kind == "overloaded_error" else ModelRateLimited
@@ -262,7 +264,7 @@ def test_an_error_in_a_stream_is_one_by_its_code(server: ChatServer, wire: Wire,
 
 
 @every_wire
-def test_no_answer_in_time_and_pings_without_end(server: ChatServer, wire: Wire) -> None:
+def test_a_missing_answer_and_endless_pings_end_at_the_time_limit(server: ChatServer, wire: Wire) -> None:
     slow = model_of(wire, server, server.on("slow", hangs(60)), settings={"timeout": 0.2})
     assert isinstance(failure(slow), ModelUnavailable)
     assert isinstance(failure(slow, stream=True), ModelUnavailable)
@@ -271,7 +273,7 @@ def test_no_answer_in_time_and_pings_without_end(server: ChatServer, wire: Wire)
     endless = server.on("pings", streams(lambda: iter(_then(begun, ping)), pause=0.02))
     for seconds in longer(0.3):
         error = failure(model_of(wire, server, endless, settings={"timeout": seconds}), stream=True)
-        if isinstance(error, ModelInterrupted):  # it had begun by then
+        if isinstance(error, ModelInterrupted):  # the reply had started
             break
     assert error.text in ("So ", "So far")
 
@@ -283,7 +285,7 @@ def _then(first: list[bytes], again: bytes) -> Any:
 
 
 @pytest.mark.parametrize("wire", spread(WIRES[1:], every=2), ids=lambda wire: wire.name)
-def test_what_is_written_for_a_tool_of_the_provider_is_no_silence(server: ChatServer, wire: Wire) -> None:
+def test_the_input_of_a_provider_tool_counts_as_progress(server: ChatServer, wire: Wire) -> None:
     events = wire.events("", "Done.", ())
     if wire.name == "anthropic":
         opening = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {}}
@@ -301,7 +303,7 @@ def test_what_is_written_for_a_tool_of_the_provider_is_no_silence(server: ChatSe
     assert ask(model, on_text=lambda text: None).message.text == "Done."
 
 
-def test_steps_of_the_provider_and_redacted_thoughts_go_back_as_they_were(server: ChatServer) -> None:
+def test_steps_of_the_provider_and_redacted_thoughts_are_sent_back_unchanged(server: ChatServer) -> None:
     search = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}}
     found = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [{"type": "web_search_result"}]}
     redacted = {"type": "redacted_thinking", "data": "abc"}
@@ -315,7 +317,7 @@ def test_steps_of_the_provider_and_redacted_thoughts_go_back_as_they_were(server
 
 
 @every_wire
-def test_a_lack_of_a_key_names_its_variable(wire: Wire) -> None:
+def test_the_error_of_a_missing_key_names_its_variable(wire: Wire) -> None:
     name = "ANTHROPIC_API_KEY" if wire.name == "anthropic" else "OPENAI_API_KEY"
     with raises(ModelAuthError, name=name):
         ask(wire.model("m"))
@@ -323,7 +325,7 @@ def test_a_lack_of_a_key_names_its_variable(wire: Wire) -> None:
 
 
 @every_wire
-def test_requests_at_once_are_limited_across_threads(server: ChatServer, wire: Wire) -> None:
+def test_simultaneous_requests_are_limited_across_threads(server: ChatServer, wire: Wire) -> None:
     import threading
 
     going: list[int] = [0, 0]
@@ -364,7 +366,7 @@ def test_requests_at_once_are_limited_across_threads(server: ChatServer, wire: W
             wire.model("m", max_retries=wrong)
 
 
-def test_messages_read_back_are_messages_of_ours(server: ChatServer) -> None:
+def test_messages_of_replies_are_instances_of_message(server: ChatServer) -> None:
     for wire in WIRES:
         message = ask(model_of(wire, server, server.on("ours", speaks(wire, "", "Hi")))).message
         assert message.text == "Hi"

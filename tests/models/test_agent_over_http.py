@@ -30,7 +30,7 @@ def agent_for(server: ChatServer, name: str) -> Agent[None, str]:
 TWO_CALLS = says("Let me see.", ("x", "add", '{"a": 2, "b": 3}'), ("y", "add", '{"a": "two", "b": 3}'))
 
 
-def test_tool_calls_and_their_results_go_to_and_fro(server: ChatServer) -> None:
+def test_tool_calls_and_their_results_are_exchanged(server: ChatServer) -> None:
     name = server.on("agent", in_turn(TWO_CALLS, says("It is 5.")))
     result = agent_for(server, name).run_sync("What is 2 plus 3?")
     assert result.output == "It is 5."
@@ -71,7 +71,7 @@ def test_sync_runs_inside_a_running_event_loop(server: ChatServer) -> None:
     assert asyncio.run(notebook()) == ("Hi", "Hi")
 
 
-def test_a_cut_stream_leaves_a_history_that_can_go_on(server: ChatServer) -> None:
+def test_an_interrupted_stream_leaves_a_history_that_can_continue(server: ChatServer) -> None:
     name = server.on("cut-agent", in_turn(streams(chunk(content="It is"), cut=b"40\r\nhalf"), says("It is 5.")))
     agent, session = agent_for(server, name), Session()
     with pytest.raises(ModelInterrupted) as caught:
@@ -80,7 +80,7 @@ def test_a_cut_stream_leaves_a_history_that_can_go_on(server: ChatServer) -> Non
     assert agent.run_sync("Again, please.", session=session).output == "It is 5."
 
 
-def test_what_a_model_thought_goes_back_to_its_endpoint_and_to_no_other(server: ChatServer) -> None:
+def test_thinking_of_a_model_is_sent_back_to_its_endpoint_and_to_no_other(server: ChatServer) -> None:
     reply = completion("Let me see.", calls(("x", "add", '{"a": 2, "b": 3}')), "tool_calls")
     reply["choices"][0]["message"]["reasoning_content"] = "two and three"
     name = server.on("thinking", in_turn(lambda _: JSONResponse(reply), says("It is 5."), says("Yes.")))
@@ -96,7 +96,7 @@ def test_what_a_model_thought_goes_back_to_its_endpoint_and_to_no_other(server: 
 
 
 @pytest.mark.long
-def test_a_model_that_is_gone_leaves_no_socket_to_the_garbage_collector(server: ChatServer) -> None:
+def test_a_model_that_is_deleted_leaves_no_socket_to_the_garbage_collector(server: ChatServer) -> None:
     name = server.on("gone", says("Hi"))
     agent_for(server, name).run_sync("Hello")
     gc.collect()
@@ -105,7 +105,7 @@ def test_a_model_that_is_gone_leaves_no_socket_to_the_garbage_collector(server: 
         for _ in range(2):
             agent_for(server, name).run_sync("Hello")
             gc.collect()
-    assert max(map(len, _OPEN.values())) == 1  # the next request in a loop closes what those before left open
+    assert max(map(len, _OPEN.values())) == 1  # the next request in a loop closes the sockets of earlier requests
 
     async def several() -> None:
         for _ in range(3):
@@ -117,7 +117,7 @@ def test_a_model_that_is_gone_leaves_no_socket_to_the_garbage_collector(server: 
     assert not [loop for loop in _OPEN if loop.is_closed()]
 
 
-def test_a_program_that_ends_warns_of_no_socket(server: ChatServer) -> None:
+def test_a_program_that_ends_has_no_warning_of_a_socket(server: ChatServer) -> None:
     name = server.on("ends", says("Hi"))
     program = (
         "import gc\nfrom agentkit import Agent, OpenAIModel\n"

@@ -1,4 +1,4 @@
-"""What is special about Anthropic: turns that the provider pauses, and what each family of models takes."""
+"""Details of Anthropic: turns that the provider pauses, and the settings of each family of models."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ def answers(content: list[Any], reason: str) -> Handler:
     return handler
 
 
-# A turn that is paused
+# Paused turns
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
-def test_a_paused_turn_is_sent_back_unchanged_and_goes_on(server: ChatServer, is_streamed: bool) -> None:
+def test_a_paused_turn_is_sent_back_unchanged_and_continues(server: ChatServer, is_streamed: bool) -> None:
     name = server.on("paused", in_turn(answers(FIRST, "pause_turn"), answers(SECOND, "end_turn")))
     model, before = model_of(ANTHROPIC, server, name), len(server.to(name))
     heard: list[str] = []
@@ -101,7 +101,7 @@ def test_a_paused_turn_is_sent_back_unchanged_and_goes_on(server: ChatServer, is
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
-def test_a_call_behind_a_pause_is_made(server: ChatServer, is_streamed: bool) -> None:
+def test_a_call_after_a_pause_is_executed(server: ChatServer, is_streamed: bool) -> None:
     call = [{"type": "text", "text": "Now add."}, {"type": "tool_use", "id": "t1", "name": "add", "input": {"a": 2}}]
     name = server.on(
         "paused-call",
@@ -122,7 +122,7 @@ def test_a_call_behind_a_pause_is_made(server: ChatServer, is_streamed: bool) ->
     assert result.output == "2."
 
 
-def test_a_turn_that_never_ends_is_left_with_its_text(server: ChatServer) -> None:
+def test_a_turn_that_never_ends_is_returned_with_its_text(server: ChatServer) -> None:
     name = server.on("endless-pause", answers(FIRST, "pause_turn"))
     error = failure(model_of(ANTHROPIC, server, name))
     assert isinstance(error, ModelInterrupted)
@@ -138,7 +138,7 @@ def test_the_parts_of_a_paused_turn_share_its_limit_of_tokens(server: ChatServer
     assert (reply.finish_reason, reply.usage.output_tokens) == ("length", 15)
 
 
-def test_a_part_that_fails_is_asked_for_again_and_keeps_the_text_before_it(server: ChatServer) -> None:
+def test_a_part_that_fails_is_requested_again_and_keeps_the_earlier_text(server: ChatServer) -> None:
     def cut(asked: Asked) -> Any:
         return streams(*events(SECOND, "end_turn")[:1], cut=b"")(asked)
 
@@ -167,7 +167,7 @@ def test_calls_in_a_paused_turn_are_answered_first(server: ChatServer) -> None:
     assert result.output == "It rains."
 
 
-def test_calls_behind_a_pause_are_counted_on(server: ChatServer) -> None:
+def test_indexes_of_calls_after_a_pause_continue(server: ChatServer) -> None:
     call = {"type": "tool_use", "id": "t_1", "name": "add", "input": {"a": 1}}
     name = server.on(
         "pause-counts", in_turn(answers(FIRST, "pause_turn"), answers([call, {**call, "id": "t_2"}], "tool_use"))
@@ -178,7 +178,7 @@ def test_calls_behind_a_pause_are_counted_on(server: ChatServer) -> None:
     assert len({one.id for one in reply.message.tool_calls}) == 2
 
 
-# What a family of models takes
+# Settings of a family of models
 
 REFUSED = [
     ("claude-opus-4-7", {"temperature": 0.5}, "temperature"),
@@ -199,7 +199,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("model", "settings", "names"), REFUSED)
-def test_what_a_model_does_not_take_is_an_error_when_it_is_made(model: str, settings: Any, names: str) -> None:
+def test_a_setting_that_a_model_does_not_support_is_an_error_at_construction(
+    model: str, settings: Any, names: str
+) -> None:
     with raises(AgentDefinitionError, name=names):
         AnthropicModel(model, settings=ModelSettings(**settings))
     with raises(AgentDefinitionError, name=names):
@@ -213,11 +215,11 @@ EFFORTS = {
 }
 
 
-def test_a_model_takes_the_efforts_of_its_family() -> None:
+def test_a_model_accepts_the_efforts_of_its_family() -> None:
     assert {name: efforts_of(AnthropicModel, name) for name in EFFORTS} == EFFORTS
 
 
-def test_all_that_is_refused_is_named_at_once() -> None:
+def test_all_refused_settings_are_named_together() -> None:
     settings = ModelSettings(temperature=0.5, thinking_tokens=2048, tool_choice="add", effort="minimal")
     with raises(AgentDefinitionError, name="temperature, thinking_tokens, effort, tool_choice"):
         AnthropicModel("claude-opus-5-5", settings=settings)
@@ -235,7 +237,7 @@ def test_all_that_is_refused_is_named_at_once() -> None:
         ("a-model-of-another-house", {"temperature": 0.5, "top_p": 0.5}, {"temperature": 0.5, "top_p": 0.5}),
     ],
 )
-def test_what_a_model_takes_is_sent(server: ChatServer, model: str, settings: Any, sent: Any) -> None:
+def test_supported_settings_are_sent(server: ChatServer, model: str, settings: Any, sent: Any) -> None:
     name = server.on(model, speaks(ANTHROPIC, "", "Hi"))
     ask(model_of(ANTHROPIC, server, name))
     plain = server.to(name)[-1].body
@@ -248,8 +250,10 @@ def test_what_a_model_takes_is_sent(server: ChatServer, model: str, settings: An
 
 @pytest.mark.parametrize("is_streamed", [False, True])
 @pytest.mark.parametrize("is_strict", [False, True])
-def test_a_tool_is_called_by_its_own_names(server: ChatServer, is_streamed: bool, is_strict: bool) -> None:
-    """The API takes no property named `filter[id]`: what the model writes instead reaches the tool as `filter[id]`."""
+def test_the_parameters_of_a_tool_have_their_original_names(
+    server: ChatServer, is_streamed: bool, is_strict: bool
+) -> None:
+    """The API accepts no property named `filter[id]`: its replacement in the call reaches the tool as `filter[id]`."""
     called: list[dict[str, Any]] = []
 
     async def find(**arguments: Any) -> str:
@@ -284,7 +288,7 @@ def test_a_tool_is_called_by_its_own_names(server: ChatServer, is_streamed: bool
     (sent_back,) = [
         block for block in server.to(name)[-1].body["messages"][1]["content"] if block["type"] == "tool_use"
     ]
-    assert "filter[id]" not in sent_back["input"]  # the model reads what it wrote
+    assert "filter[id]" not in sent_back["input"]  # the model reads its own text
 
 
 def test_clearing_by_the_provider_is_a_beta_header_and_a_field(server: ChatServer) -> None:

@@ -1,4 +1,4 @@
-"""A budget of a model that completes text: what counts is the text that its chat template writes."""
+"""A budget of a model that completes text counts the text of its chat template."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Words:
 
 @tool
 def price(item: str, *, currency: str = "CHF") -> int:
-    """Tell what an item costs in a currency."""
+    """Return the price of an item in a currency."""
     return 30
 
 
@@ -63,7 +63,7 @@ def sent(composition: Composition, template: str) -> int:
 @pytest.mark.parametrize("template", ["qwen3", "llama3_1", "internlm2"])
 @law
 @given(budget=st.integers(20, 700))
-def test_what_is_sent_is_never_above_the_budget(template: str, budget: int) -> None:
+def test_the_text_of_a_request_never_exceeds_the_budget(template: str, budget: int) -> None:
     try:
         composition = asked(budget, template)
     except BudgetError as error:
@@ -95,7 +95,7 @@ def test_all_of_a_prompt_that_fits_is_sent() -> None:
     assert cut.tokens > 0.9 * whole.tokens
 
 
-def test_the_error_names_what_the_template_adds() -> None:
+def test_the_error_includes_the_tokens_of_the_template() -> None:
     with raises(BudgetError, limit=60):
         asked(60, "qwen3")
 
@@ -109,11 +109,11 @@ def test_a_reserve_stays_free() -> None:
     [OfflineModel("qwen3"), FallbackModel(completing("qwen3"), OfflineModel())],
     ids=["offline", "fallback"],
 )
-def test_a_model_that_stands_for_one_has_its_count(model: Model) -> None:
+def test_a_wrapper_of_a_model_counts_like_the_model(model: Model) -> None:
     assert asked(300, model).to_text("qwen3") == asked(300, "qwen3").to_text("qwen3")
 
 
-def test_without_a_chat_template_the_count_is_that_of_the_messages() -> None:
+def test_without_a_chat_template_the_messages_are_counted() -> None:
     plain, written = asked(300, OfflineModel()), asked(300, "qwen3")
     assert plain.tokens <= 300 and plain.text_tokens is None
     assert sent(plain, "qwen3") > 300 >= written.tokens

@@ -1,4 +1,4 @@
-"""Putting a reply together from what servers send: the pieces may come in any cut and in several dialects."""
+"""Assembly of a reply from the pieces of a server: in any cut and in several dialects."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def delta(finish_reason: str | None = None, **fields: Any) -> dict[str, Any]:
 def call(
     index: int | None = None, id: str | None = None, name: str | None = None, arguments: Any = None
 ) -> dict[str, Any]:
-    """One tool-call delta that leaves out what is None."""
+    """A tool-call delta without the keys whose value is None."""
     function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
     fields = (("index", index), ("id", id), ("function", function))
     return delta(tool_calls=[{key: value for key, value in fields if value is not None}])
@@ -49,7 +49,9 @@ named_calls = st.lists(st.tuples(st.sampled_from(["add", "mul", "look_up"]), jso
 
 
 @given(named_calls, st.data())
-def test_however_arguments_are_cut_the_calls_are_the_same(wanted: list[tuple[str, str]], data: st.DataObject) -> None:
+def test_the_calls_are_the_same_for_any_cut_of_the_arguments(
+    wanted: list[tuple[str, str]], data: st.DataObject
+) -> None:
     reader = ReplyReader()
     dialect = data.draw(st.sampled_from(["standard", "no index", "index 0", "named again", "no id"]))
     for index, (name, arguments) in enumerate(wanted):
@@ -76,7 +78,7 @@ def test_usage_adds_up() -> None:
 
 
 @given(st.lists(st.text(max_size=5), max_size=6))
-def test_text_that_was_heard_is_the_text_of_the_reply_and_can_be_sent(pieces: list[str]) -> None:
+def test_streamed_text_is_the_text_of_the_reply_and_can_be_sent(pieces: list[str]) -> None:
     reader = ReplyReader()
     new = [one for piece in pieces for one in reader.add(delta(content=piece))] + reader.end()
     heard = "".join([one.text for one in new])
@@ -128,7 +130,7 @@ def test_any_json_is_read_or_refused_as_a_protocol_error(chunks: list[Any]) -> N
     assert len({made.id for made in message.tool_calls}) == len(message.tool_calls)
 
 
-def test_what_a_model_thought_and_what_is_unknown_is_kept_for_its_provider() -> None:
+def test_thinking_and_unknown_fields_of_a_model_are_stored_for_its_provider() -> None:
     details = [{"type": "reasoning.encrypted", "data": "x"}]
     extra = {"google": {"thought_signature": "s"}}
     owner = Owner("openai", "host", "m")
@@ -190,13 +192,13 @@ def test_the_text_of_reasoning_details_is_the_thinking_unless_another_field_cont
     assert problems == []
 
 
-def test_the_name_under_which_a_model_thinks_is_the_name_it_hears_it_by() -> None:
+def test_thinking_is_sent_back_in_the_field_in_which_it_arrived() -> None:
     message = read(delta(content="a", reasoning="r")).reply("m").message
     assert message.reasoning == "r"
     assert openai_message(message) == {"role": "assistant", "content": "a", "reasoning": "r"}
 
 
-def test_what_is_kept_can_be_stored_and_sent() -> None:
+def test_stored_data_of_a_reply_can_be_stored_and_sent() -> None:
     pieces = delta(reasoning_content="\ud83d"), delta(reasoning_content="\ude00\ud83d", x={"y": "\ud83d"}, content="")
     message = read(*pieces).reply("m").message
     assert message.reasoning == "\U0001f600\ufffd"

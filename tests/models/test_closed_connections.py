@@ -36,7 +36,7 @@ def own_server() -> Iterator[ChatServer]:
 
 
 def run_program(program: str) -> str:
-    """Run a Python program that warns of what it leaves open; return what it printed."""
+    """Run a Python program that warns of open connections; return its output."""
     command = [sys.executable, "-W", "always::ResourceWarning", "-c", program]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=LONG)
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -57,7 +57,7 @@ def test_event_loops_of_earlier_runs_close_their_connections_in_a_running_loop(o
     assert agent.run_sync("Hi").output == "Hi"
 
 
-def test_connections_of_sync_runs_do_not_pile_up(own_server: ChatServer) -> None:
+def test_connections_of_sync_runs_do_not_accumulate(own_server: ChatServer) -> None:
     own_server.on("many", says("Hi"))
     for _ in range(12):
         assert Agent(model_for(own_server, "many")).run_sync("Hi").output == "Hi"

@@ -1,4 +1,4 @@
-"""What is heard of a raw completion beside its text: thoughts and calls; and what is held back is no silence."""
+"""Deltas of a raw completion next to its text: thoughts and calls; delayed text counts as progress."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FUNCTIONARY = f">>>all\nSums.\n>>>add\n{ARGUMENTS}"
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
 @pytest.mark.parametrize(("format", "said"), [("hermes", HERMES), ("harmony", HARMONY), ("functionary", FUNCTIONARY)])
-def test_thoughts_and_calls_are_heard_apart(server: ChatServer, format: str, said: str, size: int) -> None:
+def test_thoughts_and_calls_are_separate_deltas(server: ChatServer, format: str, said: str, size: int) -> None:
     model = raw_model(
         server, server.on("raw-kinds", completes(said, size=size)), chat_template=ChatML(tool_call_format=format)
     )

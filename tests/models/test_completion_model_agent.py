@@ -1,4 +1,4 @@
-"""A whole agent on a raw-completion endpoint: its tools are called in the words of a chat template."""
+"""A whole agent on a raw-completion endpoint: its tools are called in the format of a chat template."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add(a: int, b: int) -> int:
 CALL = completes('<tool_call>{"name": "add", "arguments": {"a": 2, "b": 3}}</tool_call>')
 
 
-def test_an_agent_calls_its_tools_and_goes_on(server: ChatServer) -> None:
+def test_an_agent_calls_its_tools_and_continues(server: ChatServer) -> None:
     name = server.on("raw-agent", in_turn(CALL, completes("It is 5."), completes("Still 5.")))
     agent = Agent(raw_model(server, name), "Be brief.", tools=[add])
     session = Session()
@@ -43,7 +43,7 @@ def test_an_agent_calls_its_tools_and_goes_on(server: ChatServer) -> None:
 
 
 @pytest.mark.parametrize("named", ["qwen2d5", "internlm2", "llama3_1"])
-def test_an_agent_runs_with_the_templates_that_know_tools(server: ChatServer, named: str) -> None:
+def test_an_agent_runs_with_the_templates_that_have_tools(server: ChatServer, named: str) -> None:
     said = {
         "qwen2d5": '<tool_call>\n{"name": "add", "arguments": {"a": 2, "b": 3}}\n</tool_call>',
         "internlm2": 'I add.<|action_start|><|plugin|>\n{"name": "add", "parameters": {"a": 2, "b": 3}}',
@@ -104,7 +104,7 @@ ADDS = '{"name": "add", "arguments": {"a": 2, "b": 3}}'
     ],
 )
 @pytest.mark.parametrize("says", ["I add.", "One.\n\nTwo  three:"])
-def test_a_call_stands_in_the_next_prompt_as_the_model_wrote_it(
+def test_a_call_has_the_original_text_of_the_model_in_the_next_prompt(
     server: ChatServer, template: str | JinjaChatTemplate, written: str, space: str, says: str
 ) -> None:
     for more in ("", "\n", " \n\n"):
@@ -113,7 +113,7 @@ def test_a_call_stands_in_the_next_prompt_as_the_model_wrote_it(
         layers = Layers(["Be brief.", ToolPrompt()]) if template == "vicuna" else Layers("Be brief.")
         result = Agent(raw_model(server, name, chat_template=template), layers=layers, tools=[add]).run_sync("2 + 3?")
         first, second = (asked.body["prompt"] for asked in server.to(name)[-2:])
-        blank = " " if template == "vicuna" else ""  # which it has behind its marker where a reply follows
+        blank = " " if template == "vicuna" else ""  # the template writes it after its marker if a reply follows
         assert second.startswith(first + blank + said)
         assert result.messages[1].text == says + more
 

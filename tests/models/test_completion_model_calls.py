@@ -1,4 +1,4 @@
-"""Tool calls in a model's own words: which are recognised, in whatever pieces they arrive."""
+"""Tool calls in the text of a model: the recognised forms, in any pieces."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ CALL = json.dumps(ADD)
 LLAMA = CALL.replace("arguments", "parameters")
 
 
-def heard(text: str, size: int = 1000) -> tuple[str, list[tuple[str, str]]]:
-    """Return the text that is shown, and the calls."""
+def read_reply(text: str, size: int = 1000) -> tuple[str, list[tuple[str, str]]]:
+    """Return the shown text, and the calls."""
     spoken = TextToolCalls({"add": {}, "sub": {}})
     shown = "".join(spoken.add(text[at : at + size]) for at in range(0, len(text), size)) + spoken.end()
     return shown, [(call.name, call.arguments) for call in spoken.calls]
@@ -49,12 +49,12 @@ KNOWN_FORMS: list[Any] = [
 ]
 
 
-def test_a_call_in_a_known_form_is_taken_out_of_the_text() -> None:
+def test_a_call_in_a_known_form_is_removed_from_the_text() -> None:
     failures: list[str] = []
     for said, shown, calls in KNOWN_FORMS:
         for size in [1, 2, 5, 1000]:
             with collected(failures, said, shown, calls, size):
-                assert heard(said, size) == (shown, calls)
+                assert read_reply(said, size) == (shown, calls)
     assert failures == []
 
 
@@ -63,7 +63,7 @@ NO_CALLS: list[Any] = [
     "",
     '{"answer": 5}',
     "{broken",
-    '{"name": "unknown", "arguments": {}}',  # JSON alone is a call of a tool there is
+    '{"name": "unknown", "arguments": {}}',  # JSON alone is a call if a tool has its name
     f"{CALL} and more",
     f"Here: {CALL}",
     "<tool_call>",
@@ -83,12 +83,12 @@ NO_CALLS: list[Any] = [
 ]
 
 
-def test_what_is_no_call_stays_text() -> None:
+def test_text_that_is_not_a_call_stays_text() -> None:
     failures: list[str] = []
     for said in NO_CALLS:
         for size in [1, 1000]:
             with collected(failures, said, size):
-                assert heard(said, size) == (said, [])
+                assert read_reply(said, size) == (said, [])
     assert failures == []
 
 
@@ -104,14 +104,14 @@ def test_what_is_no_call_stays_text() -> None:
         ("kimi_k2", "<|tool_calls_section_begin|><|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>", ""),
     ],
 )
-def test_arguments_that_are_json_alone_stay_as_the_model_wrote_them(format: str, begin: str, end: str) -> None:
+def test_arguments_that_are_json_stay_as_the_model_wrote_them(format: str, begin: str, end: str) -> None:
     written = '{"a":2,\n "b": "\\u00e9"}'
     calls = TextToolCalls({}, format)
     assert calls.add(f"{begin}{written}{end}") + calls.end() == ""
     assert [call.arguments for call in calls.calls] == [written]
 
 
-def test_every_call_has_an_id_of_its_own_of_nine_letters_and_digits() -> None:
+def test_every_call_has_a_separate_id_of_nine_letters_and_digits() -> None:
     spoken = TextToolCalls({"add": {}})
     spoken.add(f"<tool_call>{CALL}</tool_call>" * 2)
     spoken.end()
@@ -120,9 +120,9 @@ def test_every_call_has_an_id_of_its_own_of_nine_letters_and_digits() -> None:
     assert all(len(id_) == 9 and id_.isalnum() for id_ in ids)
 
 
-def test_a_long_reply_that_may_be_a_call_is_put_together_once() -> None:
+def test_a_long_reply_that_may_be_a_call_is_joined_once() -> None:
     said = "<tool_call>{" + "x" * 300_000
-    assert heard(said, 3) == (said, [])
+    assert read_reply(said, 3) == (said, [])
 
 
 PIECES = st.sampled_from(
@@ -134,5 +134,5 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES, max_size=8).map("".join), st.integers(1, 20))
-def test_the_pieces_in_which_a_reply_arrives_make_no_difference(said: str, size: int) -> None:
-    assert heard(said, size) == heard(said)
+def test_the_pieces_of_a_reply_make_no_difference(said: str, size: int) -> None:
+    assert read_reply(said, size) == read_reply(said)

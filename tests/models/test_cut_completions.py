@@ -1,4 +1,4 @@
-"""Raw completions that reach their limit of tokens: half a call and half a thought are no answers, half a text is."""
+"""Raw completions at their limit of tokens: a partial call and a partial thought are no answers, a partial text is."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def ended(said: str, format: str | None, size: int) -> TextToolCalls:
     return inside
 
 
-def test_wherever_a_call_is_cut_it_is_read_or_said_to_be_cut() -> None:
+def test_a_call_with_any_cut_is_read_or_reported_as_cut() -> None:
     failures: list[str] = []
     for format, said in [*DOCUMENTED, *RICH]:
         for any_format in [False, True]:
             with collected(failures, format, said, any_format):
                 blank = len(said) - len(said.lstrip())
-                # A list of calls alone is known by the name of a tool.
+                # The name of a tool is the only sign of a list of calls.
                 first = said.index("(") + 1 if said[blank] == "[" else blank + NO_OPENING
                 for end in range(first, len(said)):
                     inside = ended(said[:end], None if any_format else format, 7)
@@ -62,7 +62,7 @@ def test_wherever_a_call_is_cut_it_is_read_or_said_to_be_cut() -> None:
     assert failures == []
 
 
-def test_whole_calls_are_not_cut() -> None:
+def test_complete_calls_are_not_cut() -> None:
     failures: list[str] = []
     for format, said in [*DOCUMENTED, *RICH]:
         with collected(failures, format, said):
@@ -87,7 +87,7 @@ def test_whole_calls_are_not_cut() -> None:
         "functools[0] is",
     ],
 )
-def test_half_a_text_is_no_half_call(said: str) -> None:
+def test_a_partial_text_is_not_a_partial_call(said: str) -> None:
     for size in (1, 1000):
         inside = TextToolCalls(SCHEMAS)
         shown = "".join([inside.add(said[at : at + size]) for at in range(0, len(said), size)])
@@ -109,12 +109,12 @@ def test_half_a_text_is_no_half_call(said: str) -> None:
         '[TOOL_CALLS]get_time[ARGS]{}[TOOL_CALLS]get_weather[ARGS]{"ci',
     ],
 )
-def test_half_a_call_is_told_in_whatever_pieces_it_came(said: str) -> None:
+def test_a_partial_call_in_any_pieces_is_reported(said: str) -> None:
     for size in (1, 3, 1000):
         assert ended(said, None, size).is_cut
 
 
-def test_a_message_of_harmony_is_read_or_said_to_be_cut() -> None:
+def test_a_message_of_harmony_is_read_or_reported_as_cut() -> None:
     for end in range(HARMONY.index("to=") + 4, len(HARMONY) + 1):
         inside = HarmonyReply()
         shown = inside.add(HARMONY[:end]) + inside.end(at_limit=True)
@@ -122,7 +122,7 @@ def test_a_message_of_harmony_is_read_or_said_to_be_cut() -> None:
         assert inside.is_cut == (end < len(HARMONY))
 
 
-def test_a_message_of_functionary_is_read_or_said_to_be_cut() -> None:
+def test_a_message_of_functionary_is_read_or_reported_as_cut() -> None:
     for end in range(FUNCTIONARY.index(">>>") + 4, len(FUNCTIONARY) + 1):
         inside = FunctionaryReply(SCHEMAS)
         shown = inside.add(FUNCTIONARY[:end]) + inside.end(at_limit=True)
@@ -131,7 +131,7 @@ def test_a_message_of_functionary_is_read_or_said_to_be_cut() -> None:
 
 
 @both
-def test_a_reply_that_ends_inside_a_call_is_an_error_as_that_of_a_chat_is(server: ChatServer, stream: bool) -> None:
+def test_a_reply_that_ends_inside_a_call_is_an_error_like_in_chat_completions(server: ChatServer, stream: bool) -> None:
     name = server.on("half-call", completes("Let me see." + CALL[:40], "length"))
     error = cut(raw_model(server, name), composed(tools=[add.spec]), stream=stream)
     assert error.text == "Let me see."
@@ -139,7 +139,7 @@ def test_a_reply_that_ends_inside_a_call_is_an_error_as_that_of_a_chat_is(server
 
 
 @both
-def test_half_a_call_is_not_heard_as_text(server: ChatServer, stream: bool) -> None:
+def test_a_partial_call_is_not_streamed_as_text(server: ChatServer, stream: bool) -> None:
     name = server.on("half-heard", completes("Let me see." + CALL[:40], "length"))
     heard: list[str] = []
     with pytest.raises(ModelReplyCut):
@@ -147,7 +147,7 @@ def test_half_a_call_is_not_heard_as_text(server: ChatServer, stream: bool) -> N
     assert "".join(heard) == ("Let me see." if stream else "")
 
 
-def test_a_call_that_is_whole_at_the_limit_is_called(server: ChatServer) -> None:
+def test_a_call_that_is_complete_at_the_limit_is_executed(server: ChatServer) -> None:
     name = server.on("whole-call", completes(CALL.removesuffix("\n</tool_call>"), "length"))
     reply = ask(raw_model(server, name), composed(tools=[add.spec]))
     assert [call.arguments for call in reply.message.tool_calls] == ['{"a": 2, "b": 3}']
@@ -158,7 +158,7 @@ def test_a_broken_call_that_was_not_cut_is_the_text_of_the_reply(server: ChatSer
     assert ask(raw_model(server, name), composed(tools=[add.spec])).message.text == CALL[:40]
 
 
-def test_a_run_ends_with_the_error_and_not_with_half_a_call(server: ChatServer) -> None:
+def test_a_run_ends_with_the_error_and_not_with_a_partial_call(server: ChatServer) -> None:
     name = server.on("half-run", completes(CALL[:40], "length"))
     agent = Agent(CompletionModel(name, "qwen2d5", base_url=server.url), tools=[add])
     with pytest.raises(ModelReplyCut):
@@ -185,7 +185,7 @@ OPENING = JinjaChatTemplate(
     ],
 )
 @pytest.mark.parametrize("tools", [[], [add.spec]], ids=["", "tools"])
-def test_a_reply_that_is_nothing_but_half_a_thought_is_cut(
+def test_a_reply_with_only_a_partial_thought_is_cut(
     server: ChatServer, template: Any, said: str, text: str | None, tools: list[Any]
 ) -> None:
     model = raw_model(server, server.on("half-thought", completes(said, "length")), chat_template=template)
@@ -202,7 +202,7 @@ def test_a_reply_that_is_nothing_but_half_a_thought_is_cut(
     [(ChatML(), "<think>\nTwo and"), (ChatML(), "\n[THINK]Two and"), (OPENING, "Two and"), (ChatML(), "It is <think>")],
 )
 @pytest.mark.parametrize("tools", [[], [add.spec]], ids=["", "tools"])
-def test_half_a_thought_of_a_reply_that_was_not_cut_is_its_text(
+def test_a_partial_thought_of_a_reply_that_was_not_cut_is_its_text(
     server: ChatServer, template: Any, said: str, tools: list[Any]
 ) -> None:
     whole = raw_model(server, server.on("thought", completes(said)), chat_template=template)

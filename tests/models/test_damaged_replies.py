@@ -1,4 +1,4 @@
-"""Whatever a server puts where it does not belong: a reply is refused with a typed error, or can be sent back."""
+"""Replies with values in wrong places are refused with a typed error, or can be sent back."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def damaged(document: Any, path: tuple[Any, ...], value: object) -> None:
 
 
 def check(reply: Reply) -> None:
-    """Check that a reply can be stored and sent back, to anybody."""
+    """Check that a reply can be stored and sent back, to any endpoint."""
     message = reply.message
     for write in (responses_items, anthropic_message, openai_message):
         json.dumps(write(message), allow_nan=False, ensure_ascii=False).encode()  # type: ignore[operator]
@@ -70,7 +70,7 @@ def check(reply: Reply) -> None:
 
 @every_form
 @pytest.mark.parametrize("seed", range(4))
-def test_a_damaged_reply_is_refused_or_can_be_kept(wire: Wire, seed: int) -> None:
+def test_a_damaged_reply_is_refused_or_can_be_stored(wire: Wire, seed: int) -> None:
     chance = random.Random(seed)
     outcomes = set()
     for _ in range(250):
@@ -99,7 +99,7 @@ def test_a_damaged_reply_is_refused_or_can_be_kept(wire: Wire, seed: int) -> Non
 
 @every_form
 @pytest.mark.parametrize("number", [b"NaN", b"-Infinity", b"1e999"])
-def test_a_number_that_is_none_does_not_spoil_the_next_request(server: ChatServer, wire: Wire, number: bytes) -> None:
+def test_an_invalid_number_does_not_break_the_next_request(server: ChatServer, wire: Wire, number: bytes) -> None:
     body = json.dumps(wire.whole("Hm.", "Five.", ())).encode()
     at = body.index(b'Five."') + len(b'Five."')
     odd = body[:at] + b', "score": ' + number + body[at:]
@@ -111,7 +111,7 @@ def test_a_number_that_is_none_does_not_spoil_the_next_request(server: ChatServe
     assert b"Five." in json.dumps(server.to(name)[-1].body).encode()
 
 
-def test_a_message_behind_one_without_content_is_read() -> None:
+def test_a_message_after_a_message_without_content_is_read() -> None:
     thought = {"type": "reasoning", "summary": [], "encrypted_content": "g"}
     full = {"role": "assistant", "content": [{"type": "output_text", "text": "Five."}]}
     read = read_messages([thought, {"role": "assistant", "content": ""}, full], form="responses")

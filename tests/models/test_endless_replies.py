@@ -1,4 +1,4 @@
-"""Reading tool calls out of a reply takes time in proportion to its length, whatever a model wrote."""
+"""Reading tool calls of any reply takes time in proportion to its length."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read(text: str) -> tuple[str, TextToolCalls]:
         ]
     ),
 )
-def test_openings_that_are_no_calls_stay_text_and_the_call_behind_them_is_read(opening: str) -> None:
+def test_openings_without_a_call_stay_text_and_the_call_after_them_is_read(opening: str) -> None:
     times = 4_000
     text, reader = read(opening * times + "\n")
     assert (text, reader.calls) == (opening * times + "\n", [])
@@ -93,7 +93,7 @@ def test_pieces_take_time_in_proportion_to_their_number(opening: str, piece: str
 
     seconds(1_000)
     small, large = (min(seconds(count) for _ in range(3)) for count in (3_000, 24_000))
-    assert large / small < 32  # 8 times as many; where each piece looks at all before it, 64 times as long
+    assert large / small < 32  # 8 times as many; quadratic time would be 64 times as long
 
 
 INVOKED = '<minimax:tool_call><invoke name="add"><parameter name="b">'
@@ -109,9 +109,7 @@ INVOKED = '<minimax:tool_call><invoke name="add"><parameter name="b">'
         ("<think></think> ", "", ""),
     ],
 )
-def test_calls_that_are_well_formed_and_not_closed_are_looked_through_once(
-    opening: str, behind: str, after: str
-) -> None:
+def test_unclosed_calls_are_searched_once(opening: str, behind: str, after: str) -> None:
     def seconds(count: int) -> float:
         written = opening * count + behind * count + after
         start = process_time()
@@ -120,10 +118,10 @@ def test_calls_that_are_well_formed_and_not_closed_are_looked_through_once(
 
     seconds(100)
     small, large = (min(seconds(count) for _ in range(2)) for count in (500, 4_000))
-    assert large / small < 30  # 8 times as long; where each opening looks at all behind it, 64 times as long
+    assert large / small < 30  # 8 times as long; quadratic time would be 64 times as long
 
 
-def test_calls_of_another_form_are_read_behind_some_that_are_not_closed() -> None:
+def test_calls_of_another_form_are_read_after_unclosed_calls() -> None:
     inner = '<invoke name="add"><parameter name="b">1</parameter></invoke>'
     _, reader = read(f"<minimax:tool_call>{inner}x<minimax:tool_call>{inner}</minimax:tool_call>")
     assert [call.arguments for call in reader.calls] == ['{"b": 1}']
@@ -137,7 +135,7 @@ def test_calls_of_another_form_are_read_behind_some_that_are_not_closed() -> Non
     ],
     ids=["white space behind a thought", "marks of nobody"],
 )
-def test_pieces_that_may_still_begin_something_take_time_in_proportion(make: Any, opening: str, piece: str) -> None:
+def test_pieces_that_may_start_a_call_take_time_in_proportion(make: Any, opening: str, piece: str) -> None:
     def seconds(count: int) -> float:
         reader, pieces = make(), [opening, *[piece] * count]
         start = process_time()
@@ -151,7 +149,7 @@ def test_pieces_that_may_still_begin_something_take_time_in_proportion(make: Any
     assert large / small < 80
 
 
-def test_a_schema_that_refers_to_itself_many_times_is_looked_through_once() -> None:
+def test_a_schema_with_many_references_to_itself_is_read_once() -> None:
     root = {"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}] * 5 + [{"type": "integer"}]}}}
     start = process_time()
     assert typed("1", {"$ref": "#/$defs/a"}, root) == 1
@@ -168,7 +166,7 @@ def test_a_schema_that_refers_to_itself_many_times_is_looked_through_once() -> N
         max_size=12,
     )
 )  # fmt: skip
-def test_a_reply_is_read_the_same_however_it_is_cut(pieces: list[str]) -> None:
+def test_a_reply_is_read_the_same_with_any_cut(pieces: list[str]) -> None:
     whole = in_pieces(["".join(pieces)])
     assert in_pieces(pieces) == whole
     assert in_pieces("".join(pieces)) == whole
@@ -202,10 +200,10 @@ def test_calls_and_thoughts_take_time_in_proportion_to_their_number(chunks: Any)
 
     seconds(100)
     small, large = (min(seconds(count) for _ in range(2)) for count in (1_000, 16_000))
-    assert large / small < 80  # 16 times as many; where each piece looks at all before it, 256 times as long
+    assert large / small < 80  # 16 times as many; quadratic time would be 256 times as long
 
 
-def test_what_is_kept_of_a_reply_is_not_written_into_what_the_server_sent() -> None:
+def test_the_stored_details_of_a_reply_do_not_change_the_data_of_the_server() -> None:
     (chunk,) = details(1)
     reader = ReplyReader()
     reader.add(chunk)
@@ -286,10 +284,10 @@ def test_events_take_time_in_proportion_to_their_number(made: Any, most: int) ->
 
     seconds(100)
     small, large = seconds(most // 16), seconds(most)
-    assert large / max(small, 0.003) < 60  # 16 times as many; where each looks at all before it, 256 times as long
+    assert large / max(small, 0.003) < 60  # 16 times as many; quadratic time would be 256 times as long
 
 
-def test_citations_that_come_one_by_one_follow_those_that_were_there() -> None:
+def test_citations_that_arrive_separately_follow_earlier_citations() -> None:
     reader = AnthropicReader()
     reader.add({"type": "content_block_start", "content_block": {"type": "text", "text": "x", "citations": [{"n": 1}]}})
     for number in (2, 3):
@@ -297,7 +295,7 @@ def test_citations_that_come_one_by_one_follow_those_that_were_there() -> None:
     assert reader.content()[0]["citations"] == [{"n": 1}, {"n": 2}, {"n": 3}]
 
 
-def test_a_name_that_may_be_arriving_is_looked_up_and_not_searched_for_among_all_tools() -> None:
+def test_a_partial_name_is_looked_up_and_not_compared_with_all_tools() -> None:
     def seconds(tools: int) -> float:
         reader = FunctionaryReply({f"tool_number_{number}": {} for number in range(tools)})
         start = process_time()

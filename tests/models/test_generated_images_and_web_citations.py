@@ -28,7 +28,7 @@ def responses(*output: Any) -> Any:
     return {"id": "r", "object": "response", "model": "m", "status": "completed", "output": [*output], "usage": usage}
 
 
-def said(text: str, *annotations: Any) -> Any:
+def message_item(text: str, *annotations: Any) -> Any:
     part = {"type": "output_text", "text": text, "annotations": [*annotations]}
     return {"type": "message", "id": "m1", "role": "assistant", "status": "completed", "content": [part]}
 
@@ -47,8 +47,8 @@ def anthropic(*content: Any) -> Any:
 
 
 def test_an_image_of_the_responses_api_is_a_part_and_goes_back_as_its_item(server: ChatServer) -> None:
-    first = responses(image_item(output_format="webp"), said("See it."))
-    name = server.on("draws", in_turn(sends(first), sends(responses(said("ok")))))
+    first = responses(image_item(output_format="webp"), message_item("See it."))
+    name = server.on("draws", in_turn(sends(first), sends(responses(message_item("ok")))))
     session = Session("s")
     agent = Agent(OpenAIResponsesModel(name, base_url=server.url), "Draw.")
     result = agent.run_sync("Draw", session=session)
@@ -69,7 +69,7 @@ def test_an_image_of_a_chat_completion_goes_back_in_its_field_only(server: ChatS
     assert server.asked[-1].body["messages"][2] == {"role": "assistant", "content": "See it.", "images": [PART]}
 
 
-def test_an_image_that_arrives_twice_is_one_part(server: ChatServer) -> None:
+def test_an_image_that_arrives_two_times_is_one_part(server: ChatServer) -> None:
     parts: Any = [PART, {"type": "text", "text": "See it."}]
     name = server.on("draws-twice", sends(completion(parts, images=[PART])))
     message = Agent(OpenAIModel(name, base_url=server.url), "Draw.").run_sync("Draw").messages[-1]
@@ -133,15 +133,15 @@ def test_a_reply_without_text_can_be_an_image(server: ChatServer) -> None:
         assert Agent(local, "Draw.", output=Image).run_sync("Draw").output == Image(PNG, media_type="image/png")
 
 
-def test_a_reply_without_an_image_is_no_output(server: ChatServer) -> None:
+def test_a_reply_without_an_image_is_not_an_output(server: ChatServer) -> None:
     name = server.on("refuses", sends(completion("I cannot draw.")))
     with pytest.raises(OutputError):
         Agent(OpenAIModel(name, base_url=server.url), "Draw.", output=Image, limits=Limits(repairs=0)).run_sync("Draw")
 
 
 @pytest.mark.parametrize("data", ["not base64!", f"!!!!{DATA}", "", None, 5])
-def test_an_image_that_cannot_be_decoded_is_left_out(server: ChatServer, data: Any) -> None:
-    name = server.on("damaged", sends(responses(image_item(data), said("See it."))))
+def test_an_image_that_cannot_be_decoded_is_skipped(server: ChatServer, data: Any) -> None:
+    name = server.on("damaged", sends(responses(image_item(data), message_item("See it."))))
     result = Agent(OpenAIResponsesModel(name, base_url=server.url), "Draw.").run_sync("Draw")
     assert (result.output, result.messages[-1].text) == ("See it.", "See it.")
 
@@ -158,7 +158,7 @@ def test_an_image_of_another_endpoint_is_sent_as_its_alt_text(server: ChatServer
 
 
 CASES: list[tuple[str, Any, Any, tuple[str, str, str, str]]] = [
-    ("responses", OpenAIResponsesModel, responses(said("See page.", CITED)), (URL, "A page", "", "page")),
+    ("responses", OpenAIResponsesModel, responses(message_item("See page.", CITED)), (URL, "A page", "", "page")),
     ("chat", OpenAIModel, completion("See page.", annotations=[{"type": "url_citation", "url_citation": CITED}]),
      (URL, "A page", "", "page")),
     ("flat", OpenAIModel, completion("See page.", annotations=[{"type": "url_citation", "url": URL}]),
@@ -202,7 +202,7 @@ def test_an_event_with_a_citation_only_adds_it_to_its_text(server: ChatServer) -
                   "content_index": 0, "annotation": CITED}  # fmt: skip
     delta = {"type": "response.output_text.delta", "item_id": "m1", "output_index": 0, "delta": "See page."}
     empty = {"type": "response.completed", "response": responses()}
-    repeated = {"type": "response.completed", "response": responses(said("See page.", CITED))}
+    repeated = {"type": "response.completed", "response": responses(message_item("See page.", CITED))}
     location = {"type": "web_search_result_location", "url": URL, "title": "A page", "cited_text": ""}
     cites = {"type": "content_block_delta", "index": 0, "delta": {"type": "citations_delta", "citation": location}}
     text = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "See page."}}

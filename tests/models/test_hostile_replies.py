@@ -1,4 +1,4 @@
-"""Whatever an endpoint sends, in every wire form: a reply that can be kept and sent, or a typed error."""
+"""Any data of an endpoint, in every wire form: a reply that can be stored and sent, or a typed error."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def changed(document: Any, path: tuple[Any, ...], junk: Any, *, removed: bool = 
 
 
 def read(reader: Reader, documents: list[Any]) -> None:
-    """Read documents; what comes of them is a typed error, or a message that can be stored and sent."""
+    """Read documents; the result is a typed error, or a message that can be stored and sent."""
     heard = ""
     try:
         for document in documents:
@@ -149,10 +149,10 @@ async def asked_again(server: ChatServer, wire: Wire, name: str, cut: bytes | No
     return (await agent.run("Again?", session=session, on_event=lambda event: None)).output
 
 
-def test_a_bad_stream_ends_typed_and_the_history_can_go_on(server: ChatServer) -> None:
+def test_a_bad_stream_ends_with_a_typed_error_and_the_history_can_continue(server: ChatServer) -> None:
     failures: list[str] = []
     for name, wire in thinned(pairs([*bad_streams(WIRES[0])], FORMS), 4):
-        for cut in (None, b"ff\r\nx"):  # it is closed, or cut
+        for cut in (None, b"ff\r\nx"):  # closed, or cut
             with collected(failures, name, wire.name, cut):
                 assert asyncio.run(asked_again(server, wire, name, cut)) == "Fine."
     assert failures == []
@@ -195,4 +195,4 @@ def test_many_pieces_of_arguments_take_time_in_proportion(wire: Wire) -> None:
 
     seconds(100)
     small, large = (min(seconds(count) for _ in range(3)) for count in (1_000, 16_000))
-    assert large / small < 80  # 16 times as many; where each piece looks at all before it, 256 times as long
+    assert large / small < 80  # 16 times as many; quadratic time would be 256 times as long

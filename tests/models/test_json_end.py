@@ -1,4 +1,4 @@
-"""The end of a JSON value in pieces is found in one walk, wherever the pieces are cut."""
+"""The end of a JSON value in pieces is found in one pass, for any cut of the pieces."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def is_json(text: str) -> bool:
 
 @law
 @given(TEXTS, st.lists(st.integers(0, 60), max_size=6), st.sampled_from(["", " ", "\n", "x", "}", "{}"]))
-def test_it_says_what_a_parser_says_of_all_pieces_so_far(text: str, cuts: list[int], more: str) -> None:
+def test_the_end_of_a_value_agrees_with_a_parser_of_all_pieces_so_far(text: str, cuts: list[int], more: str) -> None:
     text += more
     end, before = JsonEnd(), 0
     for cut in [*sorted(cuts), len(text)]:
@@ -41,7 +41,7 @@ def test_it_says_what_a_parser_says_of_all_pieces_so_far(text: str, cuts: list[i
 
 
 def seconds(pieces: int, piece: str) -> float:
-    """Return how long it takes to read a call without ids whose name is repeated in every piece."""
+    """Return the time to read a call without ids whose name is repeated in every piece."""
     reader = ReplyReader("test")
     start = time.process_time()
     for at in range(pieces):

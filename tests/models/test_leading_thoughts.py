@@ -1,4 +1,4 @@
-"""What a model behind a raw-completion endpoint thinks before it answers is a thought of the reply, not its text."""
+"""Thoughts of a raw completion before the answer are thinking of the reply, not its text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def add(a: int, b: int) -> int:
 
 
 def taken(pieces: list[str], *, is_open: bool) -> tuple[str, str, str]:
-    """Return the text, the thoughts, and what was passed on of them."""
+    """Return the text, the thoughts, and their streamed pieces."""
     leading = LeadingThoughts(is_open=is_open)
     text, passed_on, heard = [], [], 0
     for piece in pieces:
@@ -66,7 +66,7 @@ BEGINNINGS: list[Any] = [
 ]
 
 
-def test_the_thoughts_that_a_reply_begins_with_are_taken_out() -> None:
+def test_the_thoughts_at_the_start_of_a_reply_are_removed_from_its_text() -> None:
     failures: list[str] = []
     for said, text, thinking in BEGINNINGS:
         with collected(failures, said, text, thinking):
@@ -98,7 +98,7 @@ WRITTEN = st.lists(
 
 
 @given(WRITTEN, st.booleans(), st.integers(1, 7))
-def test_the_pieces_in_which_a_reply_comes_do_not_matter(written: list[str], is_open: bool, size: int) -> None:
+def test_the_pieces_of_a_reply_do_not_matter(written: list[str], is_open: bool, size: int) -> None:
     said = "".join(written)
     text, thinking, _ = taken([said], is_open=is_open)
     again, thoughts, passed_on = taken(cut_up(said, size), is_open=is_open)
@@ -112,7 +112,7 @@ def test_the_pieces_in_which_a_reply_comes_do_not_matter(written: list[str], is_
     [(ChatML(), "<think>\nTwo and two.\n</think>\n\nFour."), (OPENING, "\nTwo and two.\n</think>\n\nFour.")],
     ids=["", "opened by the prompt"],
 )
-def test_thoughts_are_no_text_of_the_reply(server: ChatServer, template: Any, said: str, tools: list[Any]) -> None:
+def test_thoughts_are_not_text_of_the_reply(server: ChatServer, template: Any, said: str, tools: list[Any]) -> None:
     model = raw_model(server, server.on("thinks", completes(said)), chat_template=template)
     message = ask(model, composed(tools=tools)).message
     assert (message.text, message.reasoning) == ("Four.", "\nTwo and two.\n")
@@ -129,7 +129,7 @@ def test_the_output_of_a_run_is_the_answer_alone(server: ChatServer) -> None:
     assert agent.run_sync("1 + 1?").output == 2
 
 
-def test_a_thought_that_nothing_ends_is_the_answer(server: ChatServer) -> None:
+def test_a_thought_without_an_end_is_the_answer(server: ChatServer) -> None:
     model = raw_model(server, server.on("unended", completes("Four.")), chat_template=OPENING)
     assert ask(model, composed()).message.text == "Four."
 
@@ -141,7 +141,7 @@ THINKING = """{{ tools or '' }}{% for m in messages %}<|{{ m.role }}|>
 </tool_call>{% endfor %}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"""
 
 
-def test_a_call_behind_a_thought_is_called_and_the_next_prompt_goes_on_with_both(server: ChatServer) -> None:
+def test_a_call_after_a_thought_is_executed_and_the_next_prompt_contains_both(server: ChatServer) -> None:
     said = f"<think>Add.</think>\n{CALL}"
     name = server.on("calls", in_turn(completes(said), completes("It is 5.")))
     agent = Agent(CompletionModel(name, JinjaChatTemplate(THINKING), base_url=server.url), tools=[add])
@@ -154,7 +154,7 @@ WITHOUT_CALLS = re.sub("{% for call .*?{% endfor %}", "", THINKING, flags=re.S).
 
 
 @pytest.mark.parametrize(("source", "count"), [(WITHOUT_CALLS, 1), ("vicuna", 0)])
-def test_where_calls_stay_text_a_thought_is_sent_where_the_template_has_a_place_for_it(
+def test_if_calls_stay_text_a_thought_is_sent_if_the_template_has_a_place_for_it(
     server: ChatServer, source: str, count: int
 ) -> None:
     name = server.on(f"in text {count}", in_turn(completes(f"<think>Add.</think>{CALL}"), completes("It is 5.")))

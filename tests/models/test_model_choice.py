@@ -1,4 +1,4 @@
-"""Which model answers: by its name, by a fallback, and through endpoints that want more than others."""
+"""The model that answers: by its name, by a fallback, and with endpoints that have stricter rules than others."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def add(a: int, b: int) -> int:
         ("https://example.com/v1#org/model:tag", OpenAIModel, "org/model:tag", "example.com"),
     ],
 )
-def test_a_name_gives_a_model(name: str, kind: type, called: str, host: str) -> None:
+def test_a_name_selects_a_model(name: str, kind: type, called: str, host: str) -> None:
     made: Any = model(name, settings=ModelSettings(max_tokens=50))
     assert type(made) is kind
     assert (made.name, made.host, made.settings.max_tokens) == (called, host, 50)
@@ -99,7 +99,7 @@ def test_a_name_gives_a_model(name: str, kind: type, called: str, host: str) -> 
         (["openai:gpt-5"], "model", "list"),
     ],
 )
-def test_an_unknown_name_says_what_there_is(name: Any, what: str, value: str | None) -> None:
+def test_the_error_of_an_unknown_name_lists_the_valid_names(name: Any, what: str, value: str | None) -> None:
     with raises(AgentDefinitionError, name=what, value=value):
         model(name)
 
@@ -107,7 +107,7 @@ def test_an_unknown_name_says_what_there_is(name: Any, what: str, value: str | N
 @pytest.mark.parametrize(
     "name", ["http://me:hunter2@#x", "http://#x", "htp://me:hunter2@h/v1#x", "me:hunter2@h:80#x", "hunter2@h:80#x"]
 )
-def test_an_address_that_is_none_is_refused_without_its_password(name: str) -> None:
+def test_an_invalid_address_is_refused_without_its_password(name: str) -> None:
     with pytest.raises((ModelRequestError, AgentDefinitionError)) as caught:
         model(name)
     assert "hunter2" not in str(caught.value) and "hunter2" not in str(vars(caught.value))
@@ -128,7 +128,7 @@ def test_a_parameter_for_a_model_accepts_its_name(tmp_path: Path) -> None:
         assert caught.value.name == "model"
 
 
-def test_a_name_refuses_settings_that_its_model_cannot_do() -> None:
+def test_a_name_refuses_settings_that_its_model_does_not_support() -> None:
     with raises(AgentDefinitionError, name="seed"):
         model("anthropic:claude", settings=ModelSettings(seed=1))
 
@@ -140,7 +140,7 @@ def away(text: str = "503") -> ModelUnavailable:
     return ModelUnavailable(text, model="first")
 
 
-def test_another_model_is_asked_where_the_first_is_away_and_who_listens_hears_of_it() -> None:
+def test_the_next_model_is_used_if_a_model_is_unavailable_and_a_listener_receives_the_event() -> None:
     models = FallbackModel(
         ScriptedModel([away()], name="a"), ScriptedModel([away()], name="b"), ScriptedModel(["c!"], name="c")
     )
@@ -152,7 +152,7 @@ def test_another_model_is_asked_where_the_first_is_away_and_who_listens_hears_of
     assert all("503" in event.reason for event in fell)
 
 
-def test_a_fallback_inside_of_another_one_is_no_piece_of_a_reply() -> None:
+def test_a_fallback_inside_of_another_fallback_is_not_a_piece_of_a_reply() -> None:
     inner = FallbackModel(ScriptedModel([away()], name="a"), ScriptedModel([away()], name="b"))
     heard: list[Any] = []
     models = FallbackModel(inner, ScriptedModel(["c!"], name="c"))
@@ -160,7 +160,7 @@ def test_a_fallback_inside_of_another_one_is_no_piece_of_a_reply() -> None:
     assert [event.model for event in heard if isinstance(event, ModelFellBack)] == ["b", "c"]
 
 
-def test_other_errors_and_those_after_a_piece_are_raised() -> None:
+def test_other_errors_and_errors_after_a_piece_are_raised() -> None:
     for error in (ModelAuthError("no"), ModelRequestError("no"), ModelError("no")):
         with pytest.raises(type(error)):
             ask(FallbackModel(ScriptedModel([error]), ScriptedModel(["b"])))
@@ -173,7 +173,7 @@ def test_other_errors_and_those_after_a_piece_are_raised() -> None:
     assert "".join(heard) == "Half"
 
 
-def test_where_all_are_away_the_last_error_names_the_others() -> None:
+def test_if_all_models_are_unavailable_the_last_error_names_the_others() -> None:
     with raises(ModelUnavailable, args=("first: second",)) as caught:
         ask(FallbackModel(ScriptedModel([away("first")]), ScriptedModel([away("second")])))
     assert "first" in "".join(caught.value.__notes__)
@@ -189,12 +189,12 @@ def test_where_all_are_away_the_last_error_names_the_others() -> None:
         lambda: FallbackModel(ScriptedModel(["a"]), ScriptedModel(["a"]), on=(ValueError,)),  # type: ignore[arg-type]
     ],
 )
-def test_a_fallback_that_can_never_work_is_refused(make: Any) -> None:
+def test_an_invalid_fallback_is_refused(make: Any) -> None:
     with pytest.raises(AgentDefinitionError):
         make()
 
 
-def test_money_is_that_of_the_model_that_answered(server: ChatServer) -> None:
+def test_the_cost_is_the_cost_of_the_model_that_answered(server: ChatServer) -> None:
     name = server.on("priced", says("Hi"))
     dear = OpenAIModel("gone", base_url=server.url, max_retries=0, price=Price(input=100, output=100))
     cheap = OpenAIModel(name, base_url=server.url, price=Price(input=1, output=1))
@@ -205,7 +205,7 @@ def test_money_is_that_of_the_model_that_answered(server: ChatServer) -> None:
     assert result.cost == pytest.approx(17 / 1_000_000)
 
 
-def test_settings_of_a_run_are_those_of_each_model(server: ChatServer) -> None:
+def test_settings_of_a_run_apply_to_each_model_of_a_fallback(server: ChatServer) -> None:
     name = server.on("each", in_turn(sends({"error": {"message": "away"}}, 503), speaks(WIRES[0], "", "Hi")))
     other = server.on("each-other", speaks(WIRES[2], "", "Hello"))
     both = FallbackModel(model_of(WIRES[0], server, name), model_of(WIRES[2], server, other))
@@ -215,7 +215,7 @@ def test_settings_of_a_run_are_those_of_each_model(server: ChatServer) -> None:
         Agent(both).run_sync("Hi", settings=ModelSettings(seed=7))
 
 
-def test_a_fallback_in_the_middle_of_a_tool_loop_goes_on(server: ChatServer) -> None:
+def test_a_fallback_in_the_middle_of_a_tool_loop_continues(server: ChatServer) -> None:
     for first in WIRES:
         for second in WIRES:
             one = server.on("mid-a", in_turn(speaks(first, "Hm", "", ("x", "add", '{"a": 2, "b": 3}')), sends({}, 503)))
@@ -247,7 +247,7 @@ def gemini(asked: Any) -> Any:
 
 
 def deepseek(asked: Any) -> Any:
-    """Refuse a reply without what was thought, as DeepSeek does while it thinks."""
+    """Refuse a reply without its thinking, as DeepSeek does in thinking mode."""
     for index, message in enumerate(asked.body["messages"]):
         if message["role"] == "assistant" and "reasoning_content" not in message:
             text = f"Missing `reasoning_content` field in the assistant message at message index {index}."
@@ -299,7 +299,9 @@ def test_a_tool_loop_of_deepseek_works(server: ChatServer, stream: bool) -> None
     ("provider", "handler"),
     [("gemini", gemini), ("deepseek", deepseek), ("moonshot", deepseek), ("mistral", mistral)],
 )
-def test_a_conversation_of_another_model_goes_on_there(server: ChatServer, provider: str, handler: Any) -> None:
+def test_a_conversation_of_another_model_continues_at_a_strict_provider(
+    server: ChatServer, provider: str, handler: Any
+) -> None:
     name = server.on("elsewhere-first", in_turn(says("", ("x", "add", '{"a": 1, "b": 1}')), says("2")))
     session = Session()
     asyncio.run(Agent(OpenAIModel(name, base_url=server.url), tools=[add]).run("1+1?", session=session))
@@ -316,7 +318,7 @@ def test_a_key_of_another_provider_is_not_sent(server: ChatServer, monkeypatch: 
     assert server.to(name)[-1].headers["authorization"] == "Bearer no-key"
 
 
-def test_gemini_is_sent_tools_in_the_form_that_it_takes(server: ChatServer) -> None:
+def test_gemini_receives_tools_in_its_form(server: ChatServer) -> None:
     called: list[dict[str, Any]] = []
 
     async def find(**arguments: Any) -> str:

@@ -1,4 +1,4 @@
-"""A key, a password in an address or a query stands in no text, chain or pickle of a model or an embedder."""
+"""A key, a password in an address or a query is in no text, chain or pickle of a model or an embedder."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"
 
 
 def everything(error: BaseException) -> Iterator[str]:
-    """Yield all text of an error and of those behind it, whether they are shown or not."""
+    """Yield all text of an error and of its causes, shown or hidden."""
     seen: set[int] = set()
     todo: list[BaseException | None] = [error]
     while todo:
@@ -46,7 +46,7 @@ def everything(error: BaseException) -> Iterator[str]:
     yield repr(pickle.dumps(error))
 
 
-def test_a_key_that_an_endpoint_repeats_is_in_no_error_behind_another(server: ChatServer) -> None:
+def test_a_key_that_an_endpoint_repeats_is_in_no_error_or_cause(server: ChatServer) -> None:
     failures: list[str] = []
     forms = [KEY, quote(KEY, safe=""), "x" * 495 + KEY]  # plain, quoted, at the cut
     for form, status, stream in itertools.product(forms, (200, 400, 401, 404, 429, 500), (False, True)):
@@ -61,7 +61,7 @@ def test_a_key_that_an_endpoint_repeats_is_in_no_error_behind_another(server: Ch
     assert failures == []
 
 
-def test_an_endpoint_that_is_away_leaves_no_key_behind() -> None:
+def test_the_error_of_an_unavailable_endpoint_does_not_contain_the_key() -> None:
     error = failure(OpenAIModel("m", base_url="http://127.0.0.1:9/v1", api_key=KEY, max_retries=0))
     assert not any(KEY in text for text in everything(error))
 
@@ -100,7 +100,7 @@ async def test_the_password_of_an_address_is_sent_and_not_logged(
     assert "HTTP Request" in caplog.text and "hunter2" not in caplog.text
 
 
-def test_a_model_with_a_key_is_not_pickled_and_one_without_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_with_a_key_is_not_pickled_and_a_model_without_a_key_is(monkeypatch: pytest.MonkeyPatch) -> None:
     for model in (OpenAIModel("m", api_key=KEY), OpenAIModel("m", base_url="http://me:hunter2@localhost/v1")):
         for act in (pickle.dumps, copy.deepcopy):
             with pytest.raises(TypeError) as caught:
@@ -112,8 +112,8 @@ def test_a_model_with_a_key_is_not_pickled_and_one_without_is(monkeypatch: pytes
     assert pickle.loads(stored).name == "m"
 
 
-def test_an_embedder_leaves_no_key_behind(server: ChatServer) -> None:
-    embedder = OpenAIEmbedder("m", base_url=server.url, api_key=KEY, max_retries=0)  # which has no such path
+def test_the_error_of_an_embedder_does_not_contain_the_key(server: ChatServer) -> None:
+    embedder = OpenAIEmbedder("m", base_url=server.url, api_key=KEY, max_retries=0)  # this path does not exist there
     with pytest.raises(EmbedderError) as caught:
         embedder.embed(["a"])
     assert not any(KEY in text for text in everything(caught.value))
@@ -152,9 +152,7 @@ NO_ADDRESSES = [
 
 
 @pytest.mark.parametrize("text", [*NO_ADDRESSES, " sk-hunter2", "x@sk-hunter2", "skhunter2://sk-hunter2"])
-def test_what_stands_in_the_place_of_an_address_is_shown_nowhere(
-    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_value_instead_of_an_address_is_not_shown(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     makers: list[Callable[[], object]] = [
         lambda: OpenAIModel("m", base_url=text),
         lambda: AnthropicModel("m", base_url=text),
@@ -172,7 +170,7 @@ def test_what_stands_in_the_place_of_an_address_is_shown_nowhere(
     assert not [one for one in tmp_path.rglob("*") if "hunter2" in one.name]
     monkeypatch.setenv("OPENAI_BASE_URL", text)
     model = OpenAIModel("m", api_key=KEY)
-    assert "sk-hunter2" not in repr(model) or text.startswith("skhunter2")  # there it is the host
+    assert "sk-hunter2" not in repr(model) or text.startswith("skhunter2")  # here it is the host
     assert not any("sk-hunter2" in one for one in everything(failure(model)))
 
 
@@ -187,7 +185,7 @@ def test_what_stands_in_the_place_of_an_address_is_shown_nowhere(
         "anthropic:http://u:hunter2@h",
     ],
 )
-def test_an_address_in_the_place_of_the_name_of_a_model_is_not_shown(name: str) -> None:
+def test_an_address_instead_of_the_name_of_a_model_is_not_shown(name: str) -> None:
     given: list[dict[str, Any]] = [{}, {"chat_template": "llama3_1"}, {"session_len": 5}]
     for options in given:
         with pytest.raises(AgentDefinitionError) as caught:
@@ -225,7 +223,7 @@ LIKE_WORDS = [
 
 
 @pytest.mark.parametrize("options", SECRETS, ids=repr)
-def test_a_secret_in_settings_is_not_shown_not_pickled_and_taken_out_of_errors(
+def test_a_secret_in_settings_is_not_shown_not_pickled_and_removed_from_errors(
     options: dict[str, Any], server: ChatServer
 ) -> None:
     settings = ModelSettings(temperature=0, **options)
@@ -246,7 +244,7 @@ def test_a_text_that_looks_like_a_key_is_a_secret_under_any_name() -> None:
     assert ModelSettings(extra={"note": LIKE_WORDS}).secrets == ()
 
 
-def test_a_header_in_the_place_of_its_name_is_shown_nowhere() -> None:
+def test_a_header_instead_of_its_name_is_not_shown() -> None:
     with raises(AgentDefinitionError, name="headers") as caught:
         ModelSettings(headers={"Authorization: Bearer hunter2": "", "X-Fine": "a"})
     assert "hunter2" not in str(caught.value)

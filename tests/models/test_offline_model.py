@@ -1,4 +1,4 @@
-"""The offline model: quotes what is in the prompt, calls the tool that the user names, and invents nothing."""
+"""The offline model: quotes the prompt, calls the tool that the user names, and invents no text."""
 
 from __future__ import annotations
 
@@ -54,25 +54,25 @@ def called(text: str) -> list[tuple[str, Any]]:
         ("狗在做什么？", "“狗在叫。” [pets.md#c2]"),
     ],
 )
-def test_a_question_is_answered_with_the_sentence_that_fits_and_its_source(question: str, quote: str) -> None:
+def test_a_question_is_answered_with_the_matching_sentence_and_its_source(question: str, quote: str) -> None:
     reply = ask(question)
     assert reply.message.text.startswith(quote)
     assert reply.finish_reason == "stop"
 
 
-def test_every_answer_says_what_it_is() -> None:
+def test_every_answer_contains_the_note_about_the_offline_model() -> None:
     for text in ("What do dogs do?", "Who won in 1966?", "use add"):
         assert "not a language model" in ask(text).message.text
 
 
 @pytest.mark.parametrize("question", ["What is the capital of France?", "Who?", "", "???", "the of and"])
-def test_when_nothing_fits_it_says_so_and_quotes_nothing(question: str) -> None:
+def test_without_a_matching_chunk_the_answer_reports_it_and_quotes_nothing(question: str) -> None:
     reply = ask(question)
     assert reply.message.text.startswith("None of the recalled chunks answers this question.")
     assert "“" not in reply.message.text
 
 
-def test_without_chunks_it_says_that_nothing_was_recalled() -> None:
+def test_without_chunks_the_answer_reports_that_nothing_was_recalled() -> None:
     assert ask("What do dogs do?", documents=[]).message.text.startswith("Nothing was recalled")
 
 
@@ -83,7 +83,7 @@ def test_a_chunk_that_is_recalled_but_not_in_the_prompt_is_not_quoted() -> None:
     assert ask("What do dogs do at night?", layers=Layers("No documents.")).message.text.startswith("Nothing")
 
 
-def test_recalled_messages_are_quoted_without_a_label_as_the_prompt_shows_none() -> None:
+def test_recalled_messages_are_quoted_without_a_label_like_in_the_prompt() -> None:
     message = RecalledMessage("The heron nests behind the weir.", "user", session="walk", position=3)
     ctx = PromptContext(user_input="Where does the heron nest?", recalled=[message])
     composition = compose(Layers(before_input=RecalledPrompt()), ctx)
@@ -91,7 +91,7 @@ def test_recalled_messages_are_quoted_without_a_label_as_the_prompt_shows_none()
     assert reply.message.text.startswith("“The heron nests behind the weir.”\n")
 
 
-def test_a_typed_answer_needs_another_stand_in() -> None:
+def test_a_typed_answer_needs_another_offline_model() -> None:
     agent = Agent(OfflineModel(), "Count.", output=int)
     with raises(ModelRequestError, name="output"):
         agent.run_sync("How many?")
@@ -130,7 +130,7 @@ def test_a_very_long_sentence_is_cut_and_marked() -> None:
         (Document("Walrus.", id="7"), "[7#c98a8e]"),
     ],
 )
-def test_a_source_is_named_as_well_as_it_can_be(document: Document, label: str) -> None:
+def test_a_source_has_the_best_available_name(document: Document, label: str) -> None:
     assert f"“Walrus.” {label}" in ask("walrus", documents=[document]).message.text
 
 
@@ -164,12 +164,12 @@ def test_a_source_is_named_as_well_as_it_can_be(document: Document, label: str) 
         ("use any.thing {broken with integer=1", [("any.thing", {"integer": 1})]),
     ],
 )  # fmt: skip
-def test_a_tool_is_called_when_it_is_asked_for_by_name(text: str, calls: list[tuple[str, Any]]) -> None:
+def test_a_tool_is_called_if_the_user_names_it(text: str, calls: list[tuple[str, Any]]) -> None:
     assert called(text) == calls
     assert ask(text).finish_reason == "tool_calls"
 
 
-def test_calls_of_one_reply_have_ids_of_their_own() -> None:
+def test_calls_of_one_reply_have_separate_ids() -> None:
     ids = [call.id for call in ask("add(a=1,b=2) add(a=1,b=2)").message.tool_calls]
     assert len(set(ids)) == 2
 
@@ -189,8 +189,8 @@ def test_a_name_that_is_only_mentioned_is_not_a_call(text: str) -> None:
     assert called(text) == []
 
 
-def test_an_order_is_looked_for_near_each_name_of_very_many() -> None:
-    # Were all of the text in front of each looked through, this would take very long.
+def test_a_call_is_searched_next_to_each_of_many_names() -> None:
+    # A search of all text before each name would take very long.
     assert called("add, " * 10_000 + "use add with a=1, b=2") == [("add", {"a": 1, "b": 2})]
 
 
@@ -202,7 +202,7 @@ def test_a_tool_that_is_not_offered_is_not_called() -> None:
     assert not ask("use add with a=2, b=3", tools=[NOW]).message.tool_calls
 
 
-def test_after_the_tools_have_answered_the_answer_is_theirs() -> None:
+def test_after_the_results_of_tools_the_answer_quotes_them() -> None:
     calls = (ToolCall("1", "add", "{}"), ToolCall("2", "add", "{}"))
     traffic = Conversation(
         [
@@ -220,7 +220,7 @@ def test_the_same_prompt_gets_the_same_answer() -> None:
     assert len({ask("What do dogs do at night?") for _ in range(3)}) == 1
 
 
-def test_the_words_heard_are_the_answer() -> None:
+def test_the_streamed_words_are_the_answer() -> None:
     heard: list[str] = []
     reply = asyncio.run(
         OfflineModel().request(composed("What do dogs do?"), on_delta=lambda one: heard.append(one.text))
@@ -236,7 +236,7 @@ schemas = st.recursive(
 
 
 @given(st.text(max_size=60), schemas)
-def test_any_text_and_any_schema_is_survived(text: str, schema: Any) -> None:
+def test_any_text_and_any_schema_is_accepted(text: str, schema: Any) -> None:
     tool = ToolSpec("t", "", schema if isinstance(schema, dict) else {"properties": schema, "required": schema})
     asyncio.run(OfflineModel().request(composed(f"use t with {text} a={text}", tools=[tool])))
 
@@ -246,7 +246,7 @@ def test_an_unknown_tool_that_is_ordered_is_named() -> None:
 
     @tool
     def stock(item: str) -> str:
-        """How many there are."""
+        """The number of items."""
         return f"3 {item}"
 
     agent = Agent(OfflineModel(), "Rules.", tools=[stock])
@@ -256,12 +256,12 @@ def test_an_unknown_tool_that_is_ordered_is_named() -> None:
 
 
 @pytest.mark.parametrize("given", [{"session_len": 600}, {"control_tokens": "reject"}])
-def test_what_is_for_a_chat_template_needs_one(given: Any) -> None:
+def test_options_of_a_chat_template_need_a_chat_template(given: Any) -> None:
     with raises(AgentDefinitionError, name="chat_template", value=next(iter(given))):
         OfflineModel(**given)
 
 
-def test_text_right_behind_a_heading_is_quoted() -> None:
+def test_text_directly_after_a_heading_is_quoted() -> None:
     note = Document(
         "# Returns\nOrders may be returned within 30 days.\n## Refunds\nMoney is back in a week.", source="n.md"
     )

@@ -1,4 +1,4 @@
-"""The OpenAI adapter when something is wrong: with the endpoint, the connection, the key or the address."""
+"""The OpenAI adapter with errors of the endpoint, the connection, the key or the address."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PAUSES = {
 }
 """Minimum and maximum seconds of a pause, by its header; None for a header that is ignored."""
 
-# What goes wrong
+# Errors
 
 
 async def test_a_pause_of_any_form_is_read_or_ignored(server: ChatServer) -> None:
@@ -59,7 +59,7 @@ async def test_a_pause_of_any_form_is_read_or_ignored(server: ChatServer) -> Non
 
 
 @pytest.mark.parametrize("code", ["0400" + "9" * 5_000, "9" * 5_000, "4000", "\u0664\u0660\u0660"])
-def test_a_code_that_is_no_status_is_a_failure_of_the_server(server: ChatServer, code: str) -> None:
+def test_a_code_that_is_not_a_status_is_a_failure_of_the_server(server: ChatServer, code: str) -> None:
     error = failure(model_for(server, server.on("code", sends({"error": {"code": code, "message": "no"}}))))
     assert (type(error), error.status) == (ModelUnavailable, 500)
 
@@ -103,7 +103,7 @@ def test_max_retries_counts_the_further_attempts(server: ChatServer, status: int
 
 
 @pytest.mark.parametrize("status", [400, 401])
-def test_what_will_not_get_better_is_not_tried_again(server: ChatServer, status: int) -> None:
+def test_permanent_errors_are_not_retried(server: ChatServer, status: int) -> None:
     name = server.on(f"final-{status}", sends({"error": {"message": "no"}}, status))
     failure(model_for(server, name, max_retries=3))
     assert len(server.to(name)) == 1
@@ -112,7 +112,7 @@ def test_what_will_not_get_better_is_not_tried_again(server: ChatServer, status:
 @pytest.mark.parametrize(
     "cut", [b'40\r\ndata: {"choices":[{"index":0,"delta":{"content":" wor', b""], ids=["in a chunk", "between"]
 )
-def test_a_connection_cut_in_a_stream_keeps_the_text_so_far(server: ChatServer, cut: bytes) -> None:
+def test_an_interrupted_stream_keeps_the_text_so_far(server: ChatServer, cut: bytes) -> None:
     name = server.on("cut", streams(chunk(content="Hello,"), cut=cut))
     asked = len(server.to(name))
     heard: list[str] = []
@@ -120,23 +120,23 @@ def test_a_connection_cut_in_a_stream_keeps_the_text_so_far(server: ChatServer, 
         ask(model_for(server, name, max_retries=3), on_text=heard.append)
     assert caught.value.text == "".join(heard) == "Hello,"
     assert server.host in str(caught.value)
-    assert len(server.to(name)) == asked + 1  # a stream that began is never tried again
+    assert len(server.to(name)) == asked + 1  # a stream that started is never retried
 
 
-def test_a_stream_that_ends_without_a_finish_reason_was_cut(server: ChatServer) -> None:
+def test_a_stream_that_ends_without_a_finish_reason_was_interrupted(server: ChatServer) -> None:
     name = server.on("unfinished", streams(chunk(content="Half"), done=False))
     error = failure(model_for(server, name), stream=True)
     assert isinstance(error, ModelInterrupted)
     assert error.text == "Half"
 
 
-def test_half_a_tool_call_never_reaches_the_caller(server: ChatServer) -> None:
+def test_a_partial_tool_call_never_reaches_the_caller(server: ChatServer) -> None:
     half = {"index": 0, "id": "1", "type": "function", "function": {"name": "pay", "arguments": '{"amount": 1'}}
     name = server.on("half-call", streams(chunk(tool_calls=[half]), cut=b"ff\r\n"))
     assert isinstance(failure(model_for(server, name), stream=True), ModelInterrupted)
 
 
-def test_no_answer_in_time(server: ChatServer) -> None:
+def test_a_missing_answer_is_a_timeout(server: ChatServer) -> None:
     error = failure(model_for(server, server.on("slow", hangs(60)), timeout=0.2))
     assert isinstance(error, ModelUnavailable)
     assert "no response in time" in str(error)
@@ -148,7 +148,7 @@ def test_a_stream_that_stalls_is_interrupted(server: ChatServer) -> None:
     begun = server.on("begun", streams(lambda: chain([chunk(content="a")], repeat(b": ping\n\n")), pause=0.02))
     for seconds in longer(0.3):
         error = failure(model_for(server, begun, timeout=seconds), stream=True)
-        if isinstance(error, ModelInterrupted):  # it had begun by then
+        if isinstance(error, ModelInterrupted):  # the stream had started
             break
     assert error.text == "a"
 
@@ -166,7 +166,7 @@ def test_a_stream_that_stalls_is_interrupted(server: ChatServer) -> None:
         ),
     ],
 )
-def test_nobody_listens_at_the_address(
+def test_an_address_without_a_server_is_reported_with_its_origin(
     monkeypatch: pytest.MonkeyPatch, passed: str | None, variable: str, hint: str
 ) -> None:
     with reserved_port() as port:
@@ -181,12 +181,12 @@ def test_nobody_listens_at_the_address(
 # Keys and addresses
 
 
-def test_no_key_names_the_variables_and_asks_nobody() -> None:
+def test_a_missing_key_names_the_variables_before_any_request() -> None:
     with raises(ModelAuthError, name="OPENAI_API_KEY"):
         ask(OpenAIModel("gpt"))
 
 
-def test_a_composition_can_be_made_without_a_key() -> None:
+def test_a_composition_can_be_created_without_a_key() -> None:
     assert OpenAIModel("gpt").name == "gpt"
 
 
@@ -205,7 +205,7 @@ def test_the_key_of_the_environment_is_sent(server: ChatServer, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("key", ["sk-with\na-line-break", "sk-\u201cquoted\u201d", "two words"])
-def test_a_key_that_no_header_can_carry_is_refused_without_being_shown(server: ChatServer, key: str) -> None:
+def test_a_key_that_no_header_can_contain_is_refused_without_being_shown(server: ChatServer, key: str) -> None:
     error = failure(model_for(server, "m", api_key=key))
     assert isinstance(error, ModelAuthError)
     assert key not in str(error)
@@ -230,13 +230,13 @@ def test_a_password_in_the_address_is_never_shown(server: ChatServer) -> None:
 @pytest.mark.parametrize(
     "url", ["localhost:8000/v1", "", " ", "ftp://x/v1", "http://", "http://[::1/v1", "http://me:secret@h:x/"]
 )
-def test_an_address_that_is_none_is_refused_at_construction(url: str) -> None:
+def test_an_invalid_address_is_refused_at_construction(url: str) -> None:
     with raises(ModelRequestError, name="base_url") as caught:
         OpenAIModel("m", base_url=url)
     assert "secret" not in str(caught.value)
 
 
-def test_an_address_that_is_none_in_the_environment_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_address_in_the_environment_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "localhost:8000")
     with raises(ModelRequestError, name="OPENAI_BASE_URL"):
         ask(OpenAIModel("m"))

@@ -1,4 +1,4 @@
-"""The OpenAI adapter, through the official SDK, against a real server on loopback: what goes to and fro."""
+"""The OpenAI adapter, through the official SDK, against a real server on loopback: requests and replies."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tests.waiting import until
 
 pytestmark = NOTHING_LEFT_OPEN
 
-# What is sent
+# Requests
 
 
-def test_the_composition_and_the_settings_are_what_the_server_gets(server: ChatServer) -> None:
+def test_the_composition_and_the_settings_are_sent(server: ChatServer) -> None:
     name = server.on("settings", says("Hello."))
     model = model_for(
         server, name, temperature=0.0, max_tokens=9, top_p=0.5, seed=7, stop=["END"], extra={"top_k": 3, "seed": 8}
@@ -48,7 +48,7 @@ def test_without_tools_and_settings_only_model_and_messages_are_sent(server: Cha
     assert set(server.to(name)[-1].body) == {"model", "messages"}
 
 
-def test_a_history_with_tool_traffic_is_accepted(server: ChatServer) -> None:
+def test_a_history_with_tool_messages_is_accepted(server: ChatServer) -> None:
     name = server.on("history", says("5"))
     history = Conversation(
         [
@@ -76,28 +76,28 @@ def test_a_lone_surrogate_in_the_prompt_is_sent_as_a_replacement_character(serve
     assert server.asked[-1].body["messages"][-1]["content"] == "cut \ufffd here"
 
 
-def test_settings_that_json_cannot_hold_are_refused(server: ChatServer) -> None:
+def test_settings_without_a_json_form_are_refused(server: ChatServer) -> None:
     odd: Any = {"x": object()}
     for settings in ({"temperature": float("nan")}, {"extra": odd}):
         with raises(AgentDefinitionError, name=next(iter(settings))):
             model_for(server, "odd", **settings)
 
 
-def test_the_official_endpoint_gets_max_completion_tokens() -> None:
+def test_the_official_endpoint_receives_max_completion_tokens() -> None:
     model = OpenAIModel("gpt", api_key=KEY, settings=ModelSettings(max_tokens=5))
     assert model.host == "api.openai.com"
     assert model._settings_body == {"max_completion_tokens": 5}
 
 
-# What comes back
+# Replies
 
 
-def test_a_whole_reply_has_text_usage_finish_reason_and_model(server: ChatServer) -> None:
+def test_a_complete_reply_has_text_usage_finish_reason_and_model(server: ChatServer) -> None:
     reply = ask(model_for(server, server.on("plain", says("Hello there."))))
     assert reply == Reply(Message("assistant", "Hello there."), Usage(12, 5, 8), "stop", "served")
 
 
-def test_a_streamed_reply_is_the_same_and_its_pieces_are_heard_in_order(server: ChatServer) -> None:
+def test_a_streamed_reply_is_the_same_and_its_pieces_arrive_in_order(server: ChatServer) -> None:
     pieces: list[str] = []
     reply = ask(model_for(server, server.on("streamed", says("Hello there, you."))), on_text=pieces.append)
     assert pieces == ["Hello", " there,", " you."]
@@ -105,7 +105,7 @@ def test_a_streamed_reply_is_the_same_and_its_pieces_are_heard_in_order(server: 
 
 
 @both
-def test_parallel_tool_calls_come_whole_and_in_order(server: ChatServer, stream: bool) -> None:
+def test_parallel_tool_calls_are_complete_and_in_order(server: ChatServer, stream: bool) -> None:
     name = server.on("calls", says("Let me see.", ("x", "add", '{"a": 1, "b": 2}'), ("y", "add", '{"a": 3, "b": 4}')))
     reply = ask(model_for(server, name), composed(tools=[ADD]), on_text=(lambda text: None) if stream else None)
     assert reply.message.tool_calls == (
@@ -129,19 +129,19 @@ def test_characters_split_over_packets_and_surrogates_split_over_chunks_are_join
     assert pieces == ["né \U0001f600", "\U0001f680!"]
 
 
-def test_a_huge_stream_arrives_whole(server: ChatServer) -> None:
+def test_a_huge_stream_is_received_completely(server: ChatServer) -> None:
     name = server.on("huge", streams(*[chunk(content=f"{i:09d} ") for i in range(5_000)], chunk("stop")))
     heard: list[str] = []
     reply = ask(model_for(server, name), on_text=heard.append)
     assert reply.message.text == "".join(f"{i:09d} " for i in range(5_000)) == "".join(heard)
 
 
-def test_one_huge_event_arrives_whole(server: ChatServer) -> None:
+def test_one_huge_event_is_received_completely(server: ChatServer) -> None:
     name = server.on("wide", streams(chunk(content="x" * 4_000_000), chunk("stop")))
     assert len(ask(model_for(server, name), on_text=lambda text: None).message.text) == 4_000_000
 
 
-def test_a_server_that_does_not_know_stream_options_is_asked_without_them_from_then_on(server: ChatServer) -> None:
+def test_a_server_without_stream_options_receives_no_stream_options_after_its_error(server: ChatServer) -> None:
     refuses = sends({"error": {"message": "Unrecognized request argument: stream_options"}}, 400)
     name = server.on(
         "no-options",
@@ -162,7 +162,7 @@ def test_one_model_serves_many_event_loops(server: ChatServer) -> None:
     assert not [loop for loop in _OPEN if loop.is_closed()]
 
 
-def test_many_requests_at_once_in_one_loop(server: ChatServer) -> None:
+def test_many_simultaneous_requests_in_one_loop(server: ChatServer) -> None:
     name = server.on("many", lambda asked: says(asked.body["messages"][-1]["content"])(asked))
     model = model_for(server, name)
 
@@ -183,7 +183,7 @@ def test_two_threads_with_a_loop_each_share_a_model(server: ChatServer) -> None:
     assert asyncio.run(main()) == ["Hi there"] * 4
 
 
-def test_closing_a_model_lets_it_be_used_again(server: ChatServer) -> None:
+def test_a_closed_model_can_be_used_again(server: ChatServer) -> None:
     model = model_for(server, server.on("closing", says("Hi")))
 
     async def main() -> str:
@@ -195,7 +195,7 @@ def test_closing_a_model_lets_it_be_used_again(server: ChatServer) -> None:
     assert asyncio.run(main()) == "Hi"
 
 
-def test_a_client_of_ones_own_is_used_and_left_open(server: ChatServer) -> None:
+def test_a_custom_client_is_used_and_stays_open(server: ChatServer) -> None:
     from openai import AsyncOpenAI
 
     async def main() -> tuple[str, bool]:
@@ -221,21 +221,21 @@ def test_a_closed_client_of_the_caller_is_not_reported_as_a_model_error(server: 
         asyncio.run(main())
 
 
-def test_an_event_loop_that_was_closed_without_ceremony_is_forgotten(server: ChatServer) -> None:
+def test_an_event_loop_that_was_closed_without_cleanup_is_forgotten(server: ChatServer) -> None:
     model = model_for(server, server.on("abrupt", says("Hi")))
     loop = asyncio.new_event_loop()
-    loop.run_until_complete(model._clients.client())  # no request: nobody would close its socket
+    loop.run_until_complete(model._clients.client())  # no request, because its socket would never be closed
     loop.close()
     assert asyncio.run(model.request(composed())).message.text == "Hi"
     assert not [loop for loop in _OPEN if loop.is_closed()]
 
 
-def test_a_whole_reply_that_is_cut_is_unavailable(server: ChatServer) -> None:
+def test_a_complete_reply_that_is_cut_is_an_unavailable_model(server: ChatServer) -> None:
     name = server.on("cut-whole", streams(b'{"choices": [', cut=b"40\r\n"))
     assert type(failure(model_for(server, name))) is ModelUnavailable
 
 
-def test_what_a_listener_raises_reaches_the_caller_and_ends_the_stream(server: ChatServer) -> None:
+def test_an_exception_of_a_listener_reaches_the_caller_and_ends_the_stream(server: ChatServer) -> None:
     name = server.on("listener", streams(lambda: (chunk(content="word ") for _ in range(10_000_000)), pause=0.001))
 
     def listener(text: str) -> None:
@@ -247,7 +247,7 @@ def test_what_a_listener_raises_reaches_the_caller_and_ends_the_stream(server: C
     assert until(lambda: server.dropped > dropped)
 
 
-def test_cancelling_ends_the_stream_and_the_model_stays_usable(server: ChatServer) -> None:
+def test_cancelling_ends_the_stream_and_the_model_can_be_used_again(server: ChatServer) -> None:
     name = server.on("endless", streams(lambda: (chunk(content="word ") for _ in range(10_000_000)), pause=0.001))
     model = model_for(server, name)
     dropped = server.dropped
@@ -266,7 +266,7 @@ def test_cancelling_ends_the_stream_and_the_model_stays_usable(server: ChatServe
     assert until(lambda: server.dropped > dropped)
 
 
-def test_without_the_sdk_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_sdk_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     monkeypatch.setitem(sys.modules, "openai", None)

@@ -1,4 +1,4 @@
-"""What each family of OpenAI models takes: an error when the model is made, not a 400 in the middle of a run."""
+"""Settings of each family of OpenAI models: an error at construction, not a 400 in the middle of a run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def openai_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("kind", "name", "settings", "names"), REFUSED)
-def test_what_a_model_does_not_take_is_an_error_when_it_is_made(
+def test_a_setting_that_a_model_does_not_support_is_an_error_at_construction(
     kind: Any, name: str, settings: dict[str, Any], names: str
 ) -> None:
     with raises(AgentDefinitionError, name=names):
@@ -71,7 +71,7 @@ EFFORTS: dict[tuple[Any, str], list[str]] = {
 }
 
 
-def test_a_model_takes_the_efforts_of_its_family() -> None:
+def test_a_model_accepts_the_efforts_of_its_family() -> None:
     assert {(kind, name): efforts_of(kind, name) for kind, name in EFFORTS} == EFFORTS
 
 
@@ -93,11 +93,11 @@ def test_a_model_takes_the_efforts_of_its_family() -> None:
         (CHAT, "a-model-nobody-knows", {"temperature": 0, "effort": "max", "stop": "X"}),
     ],
 )
-def test_what_a_model_takes_is_taken(kind: Any, name: str, settings: dict[str, Any]) -> None:
+def test_supported_settings_are_accepted(kind: Any, name: str, settings: dict[str, Any]) -> None:
     assert kind(name, settings=ModelSettings(**settings)).settings == ModelSettings(**settings)
 
 
-def test_a_name_and_another_server_follow_the_same_table_or_none() -> None:
+def test_the_table_applies_to_a_name_and_not_to_another_server() -> None:
     with raises(AgentDefinitionError, name="temperature"):
         model("openai:gpt-5-mini", settings=ModelSettings(temperature=0))
     with raises(AgentDefinitionError, name="temperature"):
@@ -109,9 +109,7 @@ def test_a_name_and_another_server_follow_the_same_table_or_none() -> None:
 
 
 @pytest.mark.parametrize(("name", "effort"), [("gpt-6-astra", None), ("gpt-6.1-sol", None), ("gpt-6-luna", "low")])
-def test_a_model_that_calls_tools_behind_the_other_api_only_says_so_before_anything_is_sent(
-    name: str, effort: Any
-) -> None:
+def test_a_model_with_tools_in_the_other_api_only_is_refused_before_any_request(name: str, effort: Any) -> None:
     made = OpenAIModel(name, api_key="k" * 20, settings=ModelSettings(effort=effort))
     with raises(ModelRequestError, name="tools"):
         ask(made, composed(tools=[ADD]))
@@ -119,10 +117,10 @@ def test_a_model_that_calls_tools_behind_the_other_api_only_says_so_before_anyth
         assert fine["messages"]
 
 
-def test_reasoning_is_asked_for_where_there_may_be_some(server: ChatServer) -> None:
+def test_encrypted_reasoning_is_requested_from_models_that_may_have_it(server: ChatServer) -> None:
     name = server.on("gpt-4.1", speaks(WIRES[1], "", "Hi"))
     ask(model_of(WIRES[1], server, name))
-    assert server.to(name)[-1].body["include"] == ["reasoning.encrypted_content"]  # another server: nothing is known
+    assert server.to(name)[-1].body["include"] == ["reasoning.encrypted_content"]  # another server
     assert "include" not in OpenAIResponsesModel("gpt-4.1")._body(composed())
     assert "include" in OpenAIResponsesModel("gpt-5-mini")._body(composed())
 

@@ -1,4 +1,4 @@
-"""What is special about the Responses API: a reply is a list of items, which goes back as it came."""
+"""Details of the Responses API: a reply is a list of items, which is sent back unchanged."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ OUTPUTS = [
 
 @pytest.mark.parametrize("is_streamed", [False, True])
 @pytest.mark.parametrize("output", OUTPUTS)
-def test_the_items_of_a_reply_go_back_as_they_came(server: ChatServer, output: list[Any], is_streamed: bool) -> None:
+def test_the_items_of_a_reply_are_sent_back_unchanged(server: ChatServer, output: list[Any], is_streamed: bool) -> None:
     made = {"id": "r", "object": "response", "status": "completed", "model": "served", "output": output, "usage": None}
     events = [{"type": "response.output_item.done", "output_index": at, "item": one} for at, one in enumerate(output)]
     done = {"type": "response.completed", "response": made}
@@ -68,7 +68,7 @@ def test_the_items_of_a_reply_go_back_as_they_came(server: ChatServer, output: l
     assert server.to(name)[-1].body["input"][1 : len(output) + 1] == output
 
 
-def test_the_order_of_items_is_not_that_of_a_message_that_was_changed() -> None:
+def test_a_changed_message_does_not_use_the_stored_order_of_items() -> None:
     reply = ResponsesReader()
     reply.add({"object": "response", "status": "completed", "output": OUTPUTS[1]})
     message = reply.reply("m").message

@@ -73,7 +73,7 @@ def test_data_of_a_reply_go_back_to_their_owner_only(case: str) -> None:
     assert "MARK" in sent(form, ELSEWHERE, "other", reply(form, blocks, None))
 
 
-def test_a_thought_in_the_content_goes_back_before_its_text() -> None:
+def test_a_thought_in_the_content_is_sent_back_before_its_text() -> None:
     messages = reply("openai", [{"role": "assistant", "content": PARTS}], None)
     body = json.loads(sent("openai", HERE, "m", messages))
     assert body["messages"][1]["content"] == PARTS

@@ -205,7 +205,7 @@ CASES = {
 
 
 def answer(case: Answers) -> Any:
-    """Return a handler: a call with thinking, then text; whole or streamed, as the request wants it."""
+    """Return a handler: a call with thinking, then text; whole or streamed, depending on the request."""
 
     def handler(asked: Asked) -> Any:
         fields = dict(case.thought)
@@ -236,7 +236,7 @@ def test_each_provider_has_cases_and_rows_of_pages() -> None:
         assert row.name == "offline" or row.docs.startswith("https://")
 
 
-def test_each_provider_is_asked_and_read_in_its_form(server: ChatServer) -> None:
+def test_each_provider_receives_and_sends_its_form(server: ChatServer) -> None:
     async def problems(provider: str, case: Answers, *, is_streamed: bool) -> None:
         name = server.on(f"{provider}-{is_streamed}", answer(case))
         options: dict[str, Any] = {"base_url": server.url, "api_key": KEY, "max_retries": 0}
@@ -356,7 +356,7 @@ def test_the_environment_determines_the_address(monkeypatch: pytest.MonkeyPatch)
         ("vertex", "GOOGLE_CLOUD_PROJECT", "../p"),
     ],
 )
-def test_an_address_that_is_none_names_its_variable(
+def test_an_invalid_address_names_its_variable(
     provider: str, variable: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, value)
@@ -370,7 +370,7 @@ def test_an_address_that_is_none_names_its_variable(
 # Keys
 
 
-def test_a_missing_key_names_its_variables_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_key_names_its_variables_before_any_request(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in FIXED.items():
         monkeypatch.setenv(name, value)
     needing = [row for row in COMPATIBLE if row.requires_key(row.base_url())]
@@ -381,7 +381,7 @@ def test_a_missing_key_names_its_variables_before_anything_is_sent(monkeypatch: 
         assert all(variable in str(caught.value) for variable in row.keys)
 
 
-def test_a_missing_address_and_a_missing_key_are_one_error() -> None:
+def test_a_missing_address_and_a_missing_key_are_reported_together() -> None:
     for provider, variables in (
         ("azure", ("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY")),
         ("bedrock", ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_BEARER_TOKEN_BEDROCK")),
@@ -450,14 +450,14 @@ def fails() -> str:
 @pytest.mark.parametrize(
     "function", [fails, lambda: "", lambda: None, lambda: 5, lambda: "a b", lambda: next(iter(()))]
 )
-def test_a_function_without_a_key_is_an_error_before_anything_is_sent(server: ChatServer, function: Any) -> None:
+def test_a_function_without_a_key_is_an_error_before_any_request(server: ChatServer, function: Any) -> None:
     name = server.on("tokenless", says("Hi"))
     with raises(ModelAuthError, name="api_key"):
         ask(model(f"vertex:{name}", base_url=server.url, api_key=function))
     assert not server.to(name)
 
 
-def test_a_function_that_hangs_does_not_keep_the_process(server: ChatServer) -> None:
+def test_a_function_that_hangs_does_not_keep_the_process_alive(server: ChatServer) -> None:
     end, has_ended = threading.Event(), threading.Event()
 
     def hangs() -> str:

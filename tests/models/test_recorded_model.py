@@ -1,4 +1,4 @@
-"""Recorded exchanges with a real endpoint: replayed as they were, without secrets, and refused for another prompt."""
+"""Recorded exchanges with a real endpoint: replayed unchanged, without secrets, and refused for another prompt."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def add(a: int, b: int) -> int:
 
 
 @both
-def test_what_a_real_endpoint_answered_is_answered_again_without_it(
+def test_a_recorded_answer_of_an_endpoint_is_replayed_without_the_endpoint(
     server: ChatServer, path: Path, stream: bool
 ) -> None:
     model = OpenAIModel(server.on("told", says("Hello you.")), base_url=server.url, api_key=KEY)
@@ -90,7 +90,7 @@ def test_another_prompt_is_an_error_that_shows_the_difference(path: Path) -> Non
     assert pickle.loads(pickle.dumps(caught.value)).difference == caught.value.difference
 
 
-def test_every_exchange_is_answered_once_whatever_the_order(path: Path) -> None:
+def test_every_exchange_is_answered_once_in_any_order(path: Path) -> None:
     model = RecordedModel(ScriptedModel(["A", "B", "A again"]), path)
     for text in ("a", "b", "a"):
         ask(model, composed(text))
@@ -108,14 +108,14 @@ def test_every_exchange_is_answered_once_whatever_the_order(path: Path) -> None:
         ModelInterrupted.after("Half", "gone", model="m"),
     ],
 )
-def test_a_failure_is_raised_again_with_all_it_says(path: Path, error: ModelError) -> None:
+def test_a_recorded_failure_is_raised_again_with_all_attributes(path: Path, error: ModelError) -> None:
     failure(RecordedModel(ScriptedModel([error]), path))
     again = failure(ReplayModel(path))
     assert type(again) is type(error)
     assert (str(again), vars(again)) == (str(error), vars(error))
 
 
-def test_a_stream_that_broke_off_breaks_off_again_after_the_same_text(path: Path) -> None:
+def test_an_interrupted_stream_is_interrupted_again_after_the_same_text(path: Path) -> None:
     failure(RecordedModel(ScriptedModel([CutOff("Half an ans")]), path), stream=True)
     heard: list[str] = []
     with pytest.raises(ModelInterrupted):
@@ -125,7 +125,7 @@ def test_a_stream_that_broke_off_breaks_off_again_after_the_same_text(path: Path
 
 @both
 @pytest.mark.parametrize("key", [KEY, ODD])
-def test_a_key_that_stands_in_a_prompt_a_reply_or_an_error_is_masked(
+def test_a_key_in_a_prompt_a_reply_or_an_error_is_masked(
     server: ChatServer, path: Path, monkeypatch: pytest.MonkeyPatch, key: str, stream: bool
 ) -> None:
     pieces = [chunk(content=f"Your key is {key[:9]}"), chunk(content=f"{key[9:]}."), chunk("stop")]
@@ -160,7 +160,7 @@ def test_a_secret_that_is_a_name_in_a_schema_is_masked(path: Path, monkeypatch: 
     assert asyncio.run(ReplayModel(path).request(prompt)) == recorded
 
 
-def test_words_of_the_language_are_no_secrets(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_common_words_are_not_secrets(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROLE_TOKEN", "assistant")
     assert ask(RecordedModel(ScriptedModel(["Hi."]), path)) == ask(ReplayModel(path))
 
@@ -220,7 +220,7 @@ def test_a_file_cut_at_any_byte_is_read_or_refused_by_name(path: Path) -> None:
         "\x00",
     ],
 )
-def test_what_is_no_recording_is_refused(path: Path, text: str) -> None:
+def test_an_invalid_recording_is_refused(path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(ReplayError):
         ReplayModel(path)
@@ -236,7 +236,7 @@ def test_what_is_no_recording_is_refused(path: Path, text: str) -> None:
         '{"request": {}, "pieces": [1], "reply": {"message": {"role": "assistant", "content": "x"}}}',
     ],
 )
-def test_a_line_that_is_no_exchange_is_refused_with_its_number(path: Path, line: str) -> None:
+def test_an_invalid_line_is_refused_with_its_number(path: Path, line: str) -> None:
     path.write_text('{"recording": 1, "model": "m"}\n' + line + "\n")
     with raises(ReplayError, line=2):
         ReplayModel(path)

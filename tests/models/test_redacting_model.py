@@ -315,7 +315,7 @@ def test_the_text_of_an_error_and_fallbacks_are_restored() -> None:
         assert MAIL not in sent_text(echo.received[-1])
 
 
-def test_the_model_keeps_its_abilities() -> None:
+def test_the_model_keeps_its_capabilities() -> None:
     inner = OpenAIModel("gpt-5-mini", api_key="x", settings=ModelSettings(max_tokens=9))
     model = RedactingModel(inner)
     assert (model.name, model.output_modes, model.price) == (inner.name, inner.output_modes, inner.price)

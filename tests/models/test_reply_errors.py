@@ -1,4 +1,4 @@
-"""What an answer really was: an error by its code, a cut call, a legacy call, nothing; how streams begin and end."""
+"""Classes of replies: an error by its code, a cut call, a legacy call, an empty reply; the start and end of streams."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def deltas_of(server: ChatServer, name: str, **settings: Any) -> list[Delta]:
     return heard
 
 
-def test_thoughts_text_refusals_and_arguments_are_heard_apart(server: ChatServer) -> None:
+def test_thoughts_text_refusals_and_arguments_are_separate_deltas(server: ChatServer) -> None:
     name = server.on(
         "kinds",
         streams(
@@ -68,7 +68,7 @@ def test_thoughts_text_refusals_and_arguments_are_heard_apart(server: ChatServer
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-def test_events_are_read_whatever_ends_their_lines(server: ChatServer, end: bytes) -> None:
+def test_events_are_read_with_any_line_ends(server: ChatServer, end: bytes) -> None:
     events = [b'data: {"choices":[{"delta":{"content":"a"}}]}', b": ping", b"id: 7", b"retry: 1", b"unknown"]
     last = b'data:{"choices":[{"delta":{"content":"b"},\ndata: "finish_reason":"stop"}]}'.replace(b"\n", end)
     whole = (end * 2).join([*events, last]) + end * 2
@@ -77,12 +77,12 @@ def test_events_are_read_whatever_ends_their_lines(server: ChatServer, end: byte
         assert "".join([one.text for one in deltas_of(server, server.on("lines", streams(*pieces)))]) == "ab"
 
 
-def test_a_last_event_that_nothing_closes_is_read(server: ChatServer) -> None:
+def test_a_last_event_without_an_end_is_read(server: ChatServer) -> None:
     event = b'data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}'
     assert deltas_of(server, server.on("unclosed", streams(event, done=False))) == [Delta("a")]
 
 
-def test_a_stream_cut_before_its_first_piece_is_tried_again(server: ChatServer) -> None:
+def test_a_stream_that_is_cut_before_its_first_piece_is_retried(server: ChatServer) -> None:
     cut = streams(chunk(role="assistant"), cut=b"ff\r\n")
     name = server.on("cut-early", in_turn(cut, streams(done=False), says("At last.")))
     heard: list[str] = []
@@ -95,7 +95,7 @@ def test_a_stream_cut_before_its_first_piece_is_tried_again(server: ChatServer) 
 
 
 @pytest.mark.parametrize("first", [chunk(reasoning_content="Hm"), chunk(tool_calls=[{"index": 0, **HALF[0]}])])
-def test_a_stream_cut_after_any_piece_is_not_tried_again(server: ChatServer, first: Any) -> None:
+def test_a_stream_that_is_cut_after_any_piece_is_not_retried(server: ChatServer, first: Any) -> None:
     name = server.on("cut-late", streams(first, cut=b"ff\r\n"))
     asked = len(server.to(name))
     assert isinstance(failure(model_for(server, name, max_retries=3), stream=True), ModelInterrupted)
@@ -107,29 +107,29 @@ PINGS = [b": ping\n\n", chunk(), {"choices": []}, b"event: ping\ndata: {}\n\n", 
 
 @both
 @pytest.mark.parametrize("ping", PINGS, ids=str)
-def test_pings_do_not_hold_a_run_for_ever(server: ChatServer, ping: Any, stream: bool) -> None:
+def test_pings_do_not_keep_a_run_forever(server: ChatServer, ping: Any, stream: bool) -> None:
     name = server.on("pings", streams(lambda: repeat(ping), pause=0.02))
     assert isinstance(failure(model_for(server, name, timeout=0.3), stream=stream), ModelUnavailable)
     name = server.on("pings", streams(lambda: chain([chunk(content="So far")], repeat(ping)), pause=0.02))
     for seconds in longer(0.3):
         error = failure(model_for(server, name, timeout=seconds), stream=True)
-        if isinstance(error, ModelInterrupted):  # it had begun by then
+        if isinstance(error, ModelInterrupted):  # the reply had started
             break
     assert error.text == "So far"
 
 
-def test_one_event_that_drips_does_not_hold_a_run_for_ever(server: ChatServer) -> None:
+def test_an_event_that_arrives_byte_by_byte_does_not_keep_a_run_forever(server: ChatServer) -> None:
     name = server.on("drip", streams(lambda: chain([b"data: "], repeat(b"x")), pause=0.02))
     assert isinstance(failure(model_for(server, name, timeout=0.3), stream=True), ModelUnavailable)
 
 
-def test_a_reply_that_is_over_is_not_held_open_by_its_server(server: ChatServer) -> None:
+def test_a_complete_reply_is_not_kept_open_by_its_server(server: ChatServer) -> None:
     pieces = [chunk(content="Hi"), chunk("stop"), b"data: [DONE]\n\n"]
     name = server.on("open", streams(lambda: chain(pieces, repeat(b": ping\n\n")), pause=0.01))
     assert deltas_of(server, name) == [Delta("Hi")]
 
 
-def test_a_listener_that_takes_its_time_is_not_the_server_being_late(server: ChatServer) -> None:
+def test_the_time_of_a_slow_listener_is_not_the_time_of_the_server(server: ChatServer) -> None:
     name = server.on("slow-listener", streams(*[chunk(content="x")] * 3, chunk("stop")))
 
     heard: list[Delta] = []
@@ -203,7 +203,7 @@ def test_arguments_in_many_pieces_take_time_in_proportion(server: ChatServer) ->
 
     seconds(100)
     small, large = (min(seconds(count) for _ in range(3)) for count in (1_000, 16_000))
-    assert large / small < 80  # 16 times as many; where each piece looks at all before it, 256 times as long
+    assert large / small < 80  # 16 times as many; quadratic time would be 256 times as long
 
 
 def test_a_backslash_at_the_end_of_a_piece_belongs_to_the_next(server: ChatServer) -> None:
@@ -216,7 +216,7 @@ def test_a_backslash_at_the_end_of_a_piece_belongs_to_the_next(server: ChatServe
     assert all(isinstance(call, ToolCall) for call in reply.message.tool_calls)
 
 
-def test_an_agent_hears_every_kind_of_delta(server: ChatServer) -> None:
+def test_an_agent_streams_every_kind_of_delta(server: ChatServer) -> None:
     from agentkit import ArgumentsDelta, TextDelta, ThinkingDelta
 
     call = {"index": 0, **calls(("x", "add", '{"a":1,"b":2}'))[0]}

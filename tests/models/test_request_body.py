@@ -1,4 +1,4 @@
-"""The body of a request: the same JSON as ever, with a long conversation written once."""
+"""The body of a request: unchanged JSON, with a long conversation written once."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ def plain(body: Any) -> bytes:
         {"tools": FrozenList([freeze({"name": "a", "parameters": {"type": "object"}})]), "stop": ("a", "b")},
     ],
 )
-def test_a_body_is_written_as_json_writes_it_however_often(body: dict[str, Any]) -> None:
+def test_a_body_is_the_text_of_json_for_any_number_of_writes(body: dict[str, Any]) -> None:
     assert [body_bytes(body), body_bytes(body)] == [plain(body)] * 2
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800", {1, 2}])
-def test_what_is_no_json_is_refused_each_time(value: Any) -> None:
+def test_a_value_without_a_json_form_is_refused_in_each_attempt(value: Any) -> None:
     item = FrozenDict(content=value)
     for _ in range(2):
         with pytest.raises((ValueError, TypeError)):
             body_bytes({"messages": [item]})
 
 
-def test_what_was_written_before_is_not_written_again() -> None:
+def test_a_message_is_written_only_once() -> None:
     item = FrozenDict(role="user", content="Hi")
     first = body_bytes({"messages": [item]})
-    item.json = item.json.replace("Hi", "Hello")  # shows where the text is taken from
+    item.json = item.json.replace("Hi", "Hello")  # shows the source of the text
     assert body_bytes({"messages": [item]}) == first.replace(b"Hi", b"Hello")
     assert freeze(dict(item)) == item and "json" not in repr(item)
 
@@ -58,7 +58,7 @@ def add(a: int, b: int) -> int:
 
 
 @every_wire
-def test_a_conversation_is_sent_whole_turn_after_turn(server: ChatServer, wire: Wire) -> None:
+def test_a_conversation_is_sent_completely_in_each_turn(server: ChatServer, wire: Wire) -> None:
     call = ("c", "add", '{"a": 2, "b": 3}')
     name = server.on("turns", in_turn(*[speaks(wire, "Hm", "", call), speaks(wire, "", "5.")] * 3))
     before = len(server.to(name))

@@ -133,7 +133,7 @@ def test_the_name_and_the_host_decide_which_tokens_are_marked(
     assert ("\u200b" in body["messages"][-1]["content"]) == is_marked
 
 
-def test_a_text_without_tokens_costs_no_copy() -> None:
+def test_a_text_without_tokens_is_not_copied() -> None:
     local = OpenAIModel("qwen2.5-7b", base_url="http://127.0.0.1:9/v1")
     composition = composed("plain", conversation=[Message("user", "a"), Message("assistant", "b")])
     assert local._guarded(composition) == (composition, None)
@@ -154,7 +154,7 @@ SPELLINGS = (
 
 
 @pytest.mark.parametrize(("is_json", "text", "original"), SPELLINGS)
-def test_a_stream_can_cut_a_token_anywhere(is_json: bool, text: str, original: str) -> None:
+def test_a_stream_can_cut_a_token_at_any_place(is_json: bool, text: str, original: str) -> None:
     unmarking = Unmarking([TOKEN, '<|"|>', "<｜end｜>"], is_json=is_json)
     wrong: list[Any] = []
     for size in (1, 2, 3, 5, 8, len(text)):
@@ -198,7 +198,7 @@ def test_deltas_keep_their_order_and_a_cut_stream_restores_its_text(server: Chat
     assert invalid.value.text == f"a {TOKEN} b"
 
 
-def test_a_stream_that_ends_in_the_start_of_a_token_is_whole(server: ChatServer) -> None:
+def test_a_stream_that_ends_in_the_start_of_a_token_is_complete(server: ChatServer) -> None:
     name = server.on("ends", streams(chunk(content="a <"), chunk("stop")))
     deltas: list[Delta] = []
     local = OpenAIModel(name, base_url=server.url)

@@ -57,7 +57,7 @@ def agent_of(server: ChatServer, name: str, *replies: str, **options: Any) -> Ag
 
 
 @both
-def test_the_ids_that_were_sampled_are_sent_back_and_trained_on(server: ChatServer, stream: bool) -> None:
+def test_the_sampled_ids_are_sent_back_and_trained_on(server: ChatServer, stream: bool) -> None:
     listener = (lambda event: None) if stream else None
     name = f"tokens-{stream}"
     agent = agent_of(server, name, f"<think>hello is 5</think>{CALL}", "hello is 5.")
@@ -117,7 +117,7 @@ def test_the_next_turn_and_a_resumed_run_have_the_ids_too(server: ChatServer, tm
     resumed = agent.resume_sync(journal, session=session)
     row = resumed.to_sample(TEMPLATE, tokenizer=TOKENIZER)
     trained = [label for label in row["labels"] if label != -100]
-    assert trained == letters(TOKENIZER, "is<|im_end|>")  # not the answer of the turn before
+    assert trained == letters(TOKENIZER, "is<|im_end|>")  # not the answer of the earlier turn
 
 
 def sampled(text: str) -> Message:
@@ -285,7 +285,7 @@ def test_a_tokenizer_that_does_not_fit_a_stored_run_names_message_and_position(s
 
 
 def lossy_tokenizer() -> Any:
-    """Return a tokenizer that knows no other letter than x."""
+    """Return a tokenizer whose only letter is x."""
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
 

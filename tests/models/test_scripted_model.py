@@ -1,4 +1,4 @@
-"""The scripted model: what tests and examples lean on."""
+"""The scripted model of tests and examples."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def ask(model: ScriptedModel, composition: Composition | None = None, **listenin
     return asyncio.run(model.request(composition or composed(), **listening))
 
 
-def test_replies_come_in_order_in_any_of_their_forms() -> None:
+def test_replies_in_any_of_their_forms_are_returned_in_order() -> None:
     calling = Message("assistant", tool_calls=(ToolCall("1", "add", "{}"),))
     whole = Reply(Message("assistant", "whole"), Usage(1, 2), "length", "other")
     model = ScriptedModel(["text", calling, whole, lambda sent: sent.context.user_input.text.upper()], name="script")
@@ -70,7 +70,7 @@ def test_calls_and_structured_answers_are_replies() -> None:
             ask(ScriptedModel([wrong]))  # type: ignore[list-item]
 
 
-def test_one_reply_without_a_list_names_the_list() -> None:
+def test_a_single_reply_without_a_list_names_the_list() -> None:
     build: Any = ScriptedModel
     wrong: list[tuple[Callable[[], Any], str]] = [
         (lambda: build("Hi"), "ScriptedModel([...])"),
@@ -96,7 +96,7 @@ def test_an_exception_among_the_replies_is_raised() -> None:
     assert ask(model).message.text == "up"
 
 
-def test_running_out_of_replies_says_so() -> None:
+def test_a_request_after_the_last_reply_is_an_error() -> None:
     replies = iter(["one"])
     for model in (ScriptedModel(["one"]), ScriptedModel.repeat(lambda _: next(replies))):
         ask(model)
@@ -104,12 +104,12 @@ def test_running_out_of_replies_says_so() -> None:
             ask(model)
 
 
-def test_repeat_goes_on_for_ever() -> None:
+def test_repeat_never_ends() -> None:
     model = ScriptedModel.repeat("a", "b")
     assert "".join(ask(model).message.text for _ in range(5)) == "ababa"
 
 
-def test_requests_are_kept_all_or_the_last_few() -> None:
+def test_all_requests_or_the_last_requests_are_stored() -> None:
     sent = [composed(str(i)) for i in range(3)]
     for keep, kept in ((None, sent), (2, sent[1:]), (0, [])):
         model = ScriptedModel.repeat("a", keep=keep)
@@ -119,32 +119,32 @@ def test_requests_are_kept_all_or_the_last_few() -> None:
 
 
 @given(st.text())
-def test_words_heard_are_the_text(text: str) -> None:
+def test_the_streamed_words_are_the_text(text: str) -> None:
     heard: list[str] = []
     reply = ask(ScriptedModel([text]), on_delta=lambda one: heard.append(one.text))
     assert "".join(heard) == reply.message.text == text
 
 
-def test_words_are_heard_one_by_one() -> None:
+def test_words_are_streamed_separately() -> None:
     heard: list[str] = []
     ask(ScriptedModel(["Hello there, you."]), on_delta=lambda one: heard.append(one.text))
     assert heard == ["Hello", " there,", " you."]
 
 
 @pytest.mark.parametrize("reply", [1, None, b"bytes", ["a"], Message("user", "not a reply")])
-def test_what_is_no_reply_is_refused(reply: Any) -> None:
+def test_an_invalid_reply_is_refused(reply: Any) -> None:
     with raises(AgentDefinitionError, name="replies"):
         ScriptedModel([reply])
     with raises(AgentDefinitionError, name="replies"):
         ask(ScriptedModel([lambda sent: reply]))
 
 
-def test_one_text_in_place_of_a_list_is_refused() -> None:
+def test_a_text_instead_of_a_list_is_refused() -> None:
     with raises(AgentDefinitionError, name="replies", value="str"):
         ScriptedModel("hello")
 
 
-def test_a_script_that_is_too_short_names_the_reason_of_the_further_request() -> None:
+def test_a_script_that_is_too_short_names_the_reason_of_the_next_request() -> None:
     def total(number: int) -> int:
         """Set the total."""
         raise ValueError("negative")

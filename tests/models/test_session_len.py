@@ -1,4 +1,4 @@
-"""The `session_len` of a chat template is a budget: what is too long for it is fitted, or refused before it is sent."""
+"""The `session_len` of a chat template is a budget: a longer prompt is cut to fit, or refused before it is sent."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Pieces:
 
 @tool
 def stock(item: str) -> int:
-    """Tell how many there are of an item."""
+    """Return the number of an item in stock."""
     return 3
 
 
@@ -89,12 +89,12 @@ def prompt(server: ChatServer, name: str, turns: int, system: str = "Rules.", **
     return server.to(name)[-1].body
 
 
-def test_what_fits_is_sent_whole_with_room_for_the_reply(server: ChatServer) -> None:
+def test_a_prompt_that_fits_is_sent_completely_with_space_for_the_reply(server: ChatServer) -> None:
     body = prompt(server, "short", 3)
     assert "0 and a few" in str(body["prompt"]) and 100 < int(str(body["max_tokens"])) < 400
 
 
-def test_the_oldest_history_is_left_out_until_the_rest_fits(server: ChatServer) -> None:
+def test_the_oldest_history_is_removed_until_the_rest_fits(server: ChatServer) -> None:
     body = prompt(server, "long", 60)
     text = str(body["prompt"])
     assert "\n0 and a few" not in text and "119 and a few" in text and "Rules." in text
@@ -102,19 +102,19 @@ def test_the_oldest_history_is_left_out_until_the_rest_fits(server: ChatServer) 
     assert int(str(body["max_tokens"])) >= 100
 
 
-def test_tokens_that_are_asked_for_are_kept_free(server: ChatServer) -> None:
+def test_requested_tokens_of_the_reply_stay_free(server: ChatServer) -> None:
     few = str(prompt(server, "more", 60, settings=ModelSettings(max_tokens=300))["prompt"])
     many = str(prompt(server, "less", 60, settings=ModelSettings(max_tokens=20))["prompt"])
     assert len(few) < len(many)
 
 
-def test_what_cannot_be_left_out_is_refused_and_not_sent(server: ChatServer) -> None:
+def test_a_prompt_that_cannot_be_cut_is_refused_and_not_sent(server: ChatServer) -> None:
     with raises(ModelRequestError, name="session_len", value=400):
         prompt(server, "never", 5, system="Many rules and words. " * 200)
     assert not server.to("never")
 
 
-def test_events_and_results_show_what_was_left_out(server: ChatServer) -> None:
+def test_events_and_results_show_the_removed_turns(server: ChatServer) -> None:
     server.on("shown", completes("Fine."))
     model = CompletionModel("shown", "qwen2.5-7b-instruct", base_url=server.url, session_len=400)
     for asked in (model, FallbackModel(model, OfflineModel())):
@@ -154,7 +154,7 @@ def test_a_session_len_is_a_number_of_tokens(wrong: object) -> None:
 @pytest.mark.parametrize("template", ["qwen2.5-7b-instruct", "internlm2", "vicuna", JINJA], ids=str)
 @pytest.mark.parametrize("session_len", [700, 2000])
 def test_the_text_and_the_reply_fit_together(server: ChatServer, template: Any, session_len: int) -> None:
-    """The markers of roles and what stands around tools count, and no turn goes that could stay."""
+    """The markers of roles and the texts around tools count, and no turn is removed that could stay."""
     name, pieces = server.on("text", completes("Fine.")), Pieces()
     model = CompletionModel(name, template, base_url=server.url, session_len=session_len)
     system: Any = ["Rules.", ToolPrompt()] if template == "vicuna" else ["Rules."]
@@ -173,7 +173,7 @@ def test_the_text_and_the_reply_fit_together(server: ChatServer, template: Any, 
     assert pieces.count(one_more) > session_len - session_len // 4
 
 
-def test_a_turn_counts_what_is_new() -> None:
+def test_a_turn_counts_only_its_new_messages() -> None:
     pieces = Pieces()
     model = CompletionModel("new", "qwen2.5-7b-instruct", base_url="http://localhost:1", session_len=20_000)
     agent, session = Agent(model, "Rules.", tools=[stock], counter=pieces), Session()
@@ -186,7 +186,7 @@ def test_a_turn_counts_what_is_new() -> None:
     assert composition.tokens < 19_000 and pieces.read - before < 5_000 < len(composition.to_text("qwen2d5")) / 5
 
 
-def test_explain_shows_what_the_chat_template_adds() -> None:
+def test_explain_shows_the_tokens_of_the_chat_template() -> None:
     pieces = Pieces()
     cases: list[Any] = [
         ("qwen2.5-7b-instruct", Layers()),

@@ -1,4 +1,4 @@
-"""`ModelSettings`: what a model is asked with, per model and per run, and what is refused before anything is sent."""
+"""`ModelSettings`: settings of a model and of a run, and settings that are refused before any request."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ WRONG: dict[str, Any] = {
 }
 
 
-def test_every_value_that_no_model_takes_is_named_at_once() -> None:
+def test_all_values_that_no_model_accepts_are_named_together() -> None:
     with pytest.raises(AgentDefinitionError) as caught:
         ModelSettings(**WRONG)
     assert [name for name in WRONG if f"{name}" not in str(caught.value)] == []
@@ -68,18 +68,18 @@ def test_a_number_is_a_finite_number(value: Any) -> None:
 @pytest.mark.parametrize(
     "value", [float("nan"), float("-inf"), 10**5000, -(10**400)], ids=["nan", "inf", "huge", "low"]
 )
-def test_a_number_that_no_json_has_is_refused(value: Any) -> None:
+def test_a_number_without_a_json_form_is_refused(value: Any) -> None:
     with raises(AgentDefinitionError, name="extra['a'][1]"):
         ModelSettings(extra={"a": [1, value]})
 
 
 @pytest.mark.parametrize("key", ["model", "messages", "input", "prompt", "system", "tools", "stream"])
-def test_what_a_model_writes_itself_is_not_replaced(key: str) -> None:
+def test_a_key_that_a_model_writes_itself_is_not_replaced(key: str) -> None:
     with raises(AgentDefinitionError, name=f"extra['{key}']"):
         ModelSettings(extra={key: True})
 
 
-def test_settings_cannot_change_behind_the_back_of_a_model() -> None:
+def test_settings_do_not_change_with_the_mapping_that_they_were_created_from() -> None:
     extra: dict[str, Any] = {"a": {"b": 1}}
     settings = ModelSettings(extra=extra, stop=["x"])
     extra["a"]["b"] = 2
@@ -97,7 +97,7 @@ def test_values_of_headers_are_not_shown() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_headers_are_sent_and_taken_out_of_errors(server: ChatServer) -> None:
+def test_headers_are_sent_and_removed_from_errors(server: ChatServer) -> None:
     headers = {"X-Team": "blue", "Authorization": "Bearer a-very-secret-value"}
     name = server.on("headers", sends({"error": {"message": "no a-very-secret-value here"}}, 401))
     model = model_for(server, name, headers=headers)
@@ -111,7 +111,7 @@ def test_headers_are_sent_and_taken_out_of_errors(server: ChatServer) -> None:
         pickle.dumps(model)
 
 
-def test_extra_is_merged_key_by_key_and_none_takes_out(server: ChatServer) -> None:
+def test_extra_is_merged_by_key_and_none_removes_a_key(server: ChatServer) -> None:
     name = server.on("extra", says("Hi"))
     extra = {"provider": {"order": ["a"]}, "seed": None, "top_k": 3}
     model = model_for(server, name, seed=1, extra=extra).with_settings(
@@ -124,7 +124,7 @@ def test_extra_is_merged_key_by_key_and_none_takes_out(server: ChatServer) -> No
     assert "seed" not in body
 
 
-def test_a_setting_of_the_run_takes_the_place_of_that_of_the_model_and_leaves_it(server: ChatServer) -> None:
+def test_a_setting_of_a_run_replaces_the_setting_of_the_model_for_this_run(server: ChatServer) -> None:
     name = server.on("per-run", says("Hi"))
     agent = agent_for(server, name, temperature=0.1, seed=3)
     settings = ModelSettings(temperature=0.9, max_tokens=7)
@@ -142,7 +142,7 @@ def test_a_setting_of_the_run_takes_the_place_of_that_of_the_model_and_leaves_it
     ]
 
 
-def test_stream_and_resume_take_settings(server: ChatServer) -> None:
+def test_stream_and_resume_accept_settings(server: ChatServer) -> None:
     name = server.on("ways", in_turn(CALLS, says("5"), sends({"error": {"message": "away"}}, 500), says("6")))
     agent = agent_for(server, name)
 
@@ -157,7 +157,7 @@ def test_stream_and_resume_take_settings(server: ChatServer) -> None:
     assert [asked.body["seed"] for asked in server.to(name)] == [1, 1, 2, 3]
 
 
-def test_what_an_endpoint_cannot_do_is_an_error_when_the_model_or_the_run_is_made(server: ChatServer) -> None:
+def test_a_setting_that_an_endpoint_does_not_support_is_an_error_of_the_model_or_the_run(server: ChatServer) -> None:
     settings = ModelSettings(top_k=5, thinking_tokens=9, temperature=0)
     with raises(AgentDefinitionError, name="top_k, thinking_tokens"):
         OpenAIModel("gpt", settings=settings)
@@ -177,7 +177,7 @@ def test_settings_of_another_type_are_refused(settings: Any) -> None:
         Agent(ScriptedModel(["Hi"])).run_sync("Hello", settings=settings)
 
 
-def test_a_model_that_takes_no_settings_says_so() -> None:
+def test_a_model_without_settings_refuses_settings() -> None:
     class Own:
         name = "own"
 
@@ -196,7 +196,7 @@ def test_a_scripted_model_has_the_settings_of_the_run_and_shares_its_replies() -
     assert len(model.requests) == 2
 
 
-# Which tool is called
+# Choice of tools
 
 
 def chosen(server: ChatServer, choice: str, **more: Any) -> list[Any]:
@@ -206,7 +206,7 @@ def chosen(server: ChatServer, choice: str, **more: Any) -> list[Any]:
     return [asked.body.get("tool_choice") for asked in server.to(name)[before:]]
 
 
-def test_a_forced_choice_holds_until_a_tool_was_called(server: ChatServer) -> None:
+def test_a_forced_choice_applies_until_a_tool_was_called(server: ChatServer) -> None:
     assert chosen(server, "required") == ["required", "auto"]
     assert chosen(server, "add") == [{"type": "function", "function": {"name": "add"}}, "auto"]
     assert chosen(server, "none") == ["none", "none"]
@@ -220,7 +220,7 @@ def test_a_tool_that_is_not_offered_cannot_be_chosen(server: ChatServer, choice:
     assert not server.to(name)
 
 
-def test_without_tools_nothing_is_sent_about_tools(server: ChatServer) -> None:
+def test_without_tools_no_field_of_tools_is_sent(server: ChatServer) -> None:
     name = server.on("no-tools", says("Hi"))
     ask(model_for(server, name, tool_choice="auto", parallel_tool_calls=False))
     assert not {"tool_choice", "parallel_tool_calls", "tools"} & server.to(name)[-1].body.keys()

@@ -30,7 +30,7 @@ streamed = pytest.mark.parametrize("stream", [False, True], ids=["whole", "strea
 
 @streamed
 @pytest.mark.parametrize("mode", ["native", "tool", "prompted"])
-def test_each_mode_asks_and_reads_in_its_way(server: ChatServer, mode: OutputMode, stream: bool) -> None:
+def test_each_mode_has_its_requests_and_replies(server: ChatServer, mode: OutputMode, stream: bool) -> None:
     reply = {
         "native": says(BERN),
         "tool": says("", ("c1", "final_answer", BERN)),
@@ -58,7 +58,7 @@ def test_each_mode_asks_and_reads_in_its_way(server: ChatServer, mode: OutputMod
 
 
 @streamed
-def test_the_model_of_a_tool_answer_is_asked_again_after_text(server: ChatServer, stream: bool) -> None:
+def test_the_model_of_a_tool_answer_is_called_again_after_text(server: ChatServer, stream: bool) -> None:
     name = server.on(
         f"typed-again-{stream}", in_turn(says("Bern!"), says("", ("c1", "final_answer", '{"name": "Bern"}')))
     )
@@ -76,7 +76,7 @@ def test_the_model_of_a_tool_answer_is_asked_again_after_text(server: ChatServer
         (completion("", finish_reason="content_filter"), "content_filter"),
     ],
 )
-def test_a_reply_that_stopped_ends_the_run_after_one_request(server: ChatServer, body: Any, reason: str) -> None:
+def test_a_reply_that_was_stopped_ends_the_run_after_one_request(server: ChatServer, body: Any, reason: str) -> None:
     name = server.on(f"typed-{reason}", sends(body))
     with pytest.raises(OutputStopped) as caught:
         Agent(model_for(server, name), output=City).run_sync("go")
@@ -84,7 +84,7 @@ def test_a_reply_that_stopped_ends_the_run_after_one_request(server: ChatServer,
 
 
 @pytest.mark.parametrize("format", ["hermes", "harmony", "kimi_k2"])
-def test_a_local_model_answers_with_a_call_in_its_own_format(server: ChatServer, format: str) -> None:
+def test_a_local_model_answers_with_a_call_in_its_format(server: ChatServer, format: str) -> None:
     text = {
         "hermes": '<tool_call>{"name": "final_answer", "arguments": {"name": "Bern"}}</tool_call>',
         "harmony": '<|channel|>commentary to=functions.final_answer <|constrain|>json<|message|>{"name": "Bern"}',

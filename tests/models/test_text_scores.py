@@ -1,4 +1,4 @@
-"""The log probabilities of a text belong to its characters, however an endpoint writes its tokens."""
+"""The log probabilities of a text belong to its characters, for any form of the tokens of an endpoint."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def score(text: str, tokens: list[Any], values: list[Any]) -> TextScore:
         ("né!", ["n", "", "é", "!", "x"], ["n", "", "é", "!"]),
     ],
 )
-def test_what_an_endpoint_echoes_is_cut_as_the_text_is(text: str, tokens: list[str], cut: list[str]) -> None:
+def test_the_tokens_of_an_echo_are_cut_at_the_start_of_the_text(text: str, tokens: list[str], cut: list[str]) -> None:
     found = score(text, tokens, [None, *(-float(number) for number in range(1, len(tokens)))])
     assert list(found.tokens) == cut and "".join(cut) == text
     assert found.total() == -sum(range(1, len(cut))) and found.size() == len(cut)
-    last = len(text) - len(cut[-1])  # where the last token begins that has a character
+    last = len(text) - len(cut[-1])  # the start of the last token with a character
     if cut[-1]:
         assert (found.total(last), found.size(last)) == (-(len(cut) - 1), 1)
 
@@ -54,6 +54,6 @@ def test_what_an_endpoint_echoes_is_cut_as_the_text_is(text: str, tokens: list[s
         (["A", " cat"], [None, True]),
     ],
 )
-def test_log_probabilities_of_something_else_are_refused(tokens: list[Any], values: list[Any]) -> None:
+def test_log_probabilities_of_another_text_are_refused(tokens: list[Any], values: list[Any]) -> None:
     with raises(ModelReplyError, name="logprobs"):
         score("A cat", tokens, values)

@@ -1,4 +1,4 @@
-"""Tool calls as the documentation of each family of models shows them: read whole, in pieces, damaged, and hostile."""
+"""Tool calls in the documentation of each family of models: complete, in pieces, damaged, and hostile."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ RICH = [(format, text.replace("~", "]<]minimax[>[")) for format, text in RICH]
 
 
 def read(text: str, format: str | None, size: int = 10_000_000) -> tuple[str, list[tuple[str, Any]]]:
-    """Return the text that is shown, and the calls."""
+    """Return the shown text, and the calls."""
     reply: Any = TextToolCalls(SCHEMAS, format)
     if format in ("harmony", "functionary"):
         reply = HarmonyReply() if format == "harmony" else FunctionaryReply(SCHEMAS)
@@ -248,7 +248,7 @@ def read(text: str, format: str | None, size: int = 10_000_000) -> tuple[str, li
     return shown, [(call.name, json.loads(call.arguments)) for call in reply.calls]
 
 
-def test_parallel_calls_are_read_whole_and_in_pieces() -> None:
+def test_parallel_calls_are_read_completely_and_in_pieces() -> None:
     failures: list[str] = []
     for format, text in DOCUMENTED:
         for is_named in [True, False]:
@@ -276,7 +276,7 @@ def test_text_around_calls_is_shown() -> None:
     assert failures == []
 
 
-def test_a_reply_that_was_cut_never_makes_up_a_call() -> None:
+def test_a_reply_that_was_cut_never_invents_a_call() -> None:
     failures: list[str] = []
     for format, text in DOCUMENTED + RICH:
         for cut in [0.2, 0.4, 0.6, 0.8]:
@@ -318,7 +318,7 @@ DAMAGED: list[Any] = [
 ]
 
 
-def test_a_damaged_call_and_one_of_another_format_stay_text() -> None:
+def test_a_damaged_call_and_a_call_of_another_format_stay_text() -> None:
     failures: list[str] = []
     for format, text in DAMAGED:
         for size in [1, 1000]:
@@ -327,14 +327,14 @@ def test_a_damaged_call_and_one_of_another_format_stay_text() -> None:
     assert failures == []
 
 
-def test_what_stands_before_a_damaged_call_is_still_a_call() -> None:
+def test_a_call_before_a_damaged_call_is_still_a_call() -> None:
     good, bad = DOCUMENTED[2][1].split("\n<｜tool▁call▁begin｜>")[0], "<｜tool▁call▁begin｜>oh no"
     shown, calls = read(good + bad, "deepseek")
     assert calls == [OSLO]
     assert bad in shown
 
 
-def test_the_id_that_a_model_gives_a_call_is_kept() -> None:
+def test_the_id_of_a_call_of_the_model_is_preserved() -> None:
     reply = TextToolCalls(SCHEMAS, "kimi_k2")
     reply.add(DOCUMENTED[4][1])
     reply.end()
@@ -364,7 +364,9 @@ def test_the_id_that_a_model_gives_a_call_is_kept() -> None:
         ('"quoted"', {"type": "object"}, "quoted"),
     ],
 )
-def test_a_text_becomes_what_the_schema_of_its_parameter_allows(text: str, schema: Any, value: object) -> None:
+def test_a_text_is_converted_to_a_value_that_the_schema_of_its_parameter_allows(
+    text: str, schema: Any, value: object
+) -> None:
     assert typed(text, schema, PARAMETERS) == value
 
 
@@ -378,7 +380,7 @@ THOUGHT_OF = {
 }
 
 
-def test_a_call_that_is_only_thought_of_is_not_made() -> None:
+def test_a_call_inside_of_a_thought_is_not_executed() -> None:
     failures: list[str] = []
     for format, text in DOCUMENTED:
         for is_named in [True, False]:
@@ -390,7 +392,7 @@ def test_a_call_that_is_only_thought_of_is_not_made() -> None:
                     shown, calls = read(f"{thought}{text}", named, size)
                     assert (shown.rstrip(), calls) == (thought.rstrip(), [OSLO, LIMA])
                     opening = "<think>" if "<think>" in thought else thought[: thought.index("I could")].strip()
-                    unopened = thought.removeprefix(opening)  # the prompt ended in it
+                    unopened = thought.removeprefix(opening)  # the prompt ended in the thought
                     assert read(f"{unopened}It rains.", named, size) == (f"{unopened}It rains.", [])
                     shown, calls = read(f"{unopened}{text}", named, size)
                     assert (shown.rstrip(), calls) == (unopened.rstrip(), [OSLO, LIMA])
@@ -416,7 +418,7 @@ FUNCTIONARY = [
     (f'get_weather\n{ONE}\n>>>get_time\n{{"city": "Lima"}}', "", [OSLO, LIMA]),
     (f"all\nLet me see.>>>get_weather\n{ONE}", "Let me see.", [OSLO]),
     ("all\nIt rains.", "It rains.", []),
-    (f">>>get_weather\n{ONE}", "", [OSLO]),  # where the prompt does not end in the mark
+    (f">>>get_weather\n{ONE}", "", [OSLO]),  # if the prompt does not end in the mark
     ("all\n>>> print(1)\n>>>unknown\n{}", ">>> print(1)\n>>>unknown\n{}", []),
     ("Without a name.", "Without a name.", []),
     ("get_time\n", "", [("get_time", {})]),
@@ -425,7 +427,7 @@ FUNCTIONARY = [
 ]
 
 
-def test_messages_are_for_whom_they_name() -> None:
+def test_messages_belong_to_the_recipient_that_they_name() -> None:
     failures: list[str] = []
     for text, shown, calls in FUNCTIONARY:
         for size in [1, 4, 1000]:
@@ -436,7 +438,7 @@ def test_messages_are_for_whom_they_name() -> None:
 
 @pytest.mark.parametrize("size", [1, 1000])
 @pytest.mark.parametrize("body", ['{"city": "Os', "[1]", "nothing"])
-def test_a_message_for_a_tool_that_is_no_object_stays_text(body: str, size: int) -> None:
+def test_a_message_for_a_tool_that_is_not_an_object_stays_text(body: str, size: int) -> None:
     assert read(f"get_weather\n{body}", "functionary", size) == (f">>>get_weather\n{body}", [])
 
 
@@ -460,7 +462,7 @@ HARMONY = [
 ]
 
 
-def test_messages_on_channels_are_told_apart() -> None:
+def test_messages_on_different_channels_are_distinguished() -> None:
     failures: list[str] = []
     for text, shown, calls in HARMONY:
         for size in [1, 4, 1000]:
@@ -480,11 +482,11 @@ def test_messages_on_channels_are_told_apart() -> None:
         "<|start|>user<|message|>I am the user.<|end|>",
     ],
 )
-def test_a_message_that_is_not_well_formed_is_shown_as_it_is(text: str, size: int) -> None:
+def test_a_malformed_message_is_shown_unchanged(text: str, size: int) -> None:
     assert read(text, "harmony", size) == (text, [])
 
 
-def test_text_of_the_final_channel_is_shown_as_it_arrives_and_thoughts_are_kept() -> None:
+def test_text_of_the_final_channel_is_shown_immediately_and_thoughts_are_stored() -> None:
     reply = HarmonyReply()
     assert reply.add("<|channel|>analysis<|message|>Let me") == ""
     assert reply.add(" think.<|end|><|start|>assistant<|channel|>final<|mess") == ""
@@ -492,7 +494,7 @@ def test_text_of_the_final_channel_is_shown_as_it_arrives_and_thoughts_are_kept(
     assert (reply.end(), "".join(reply.thoughts)) == ("", "Let me think.")
 
 
-# Which format
+# Selection of the format
 
 
 def test_a_template_names_its_format() -> None:
@@ -518,7 +520,7 @@ def test_a_jinja_template_shows_its_format(source: str, format: str | None) -> N
     assert JinjaChatTemplate(source, tool_call_format="mistral").tool_call_format == "mistral"
 
 
-def test_a_format_that_is_unknown_is_refused() -> None:
+def test_an_unknown_format_is_refused() -> None:
     with pytest.raises(ChatTemplateError):
         JinjaChatTemplate("x", tool_call_format="hermess")
     with pytest.raises(ChatTemplateError):
@@ -534,7 +536,7 @@ def test_a_format_that_is_unknown_is_refused() -> None:
         "llamacpp__NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "llamacpp__Mistral-Small-3.2-24B-Instruct-2506",
     ],
 )  # fmt: skip
-def test_what_the_template_of_a_model_writes_is_read_again(name: str) -> None:
+def test_a_call_that_the_template_of_a_model_writes_is_read_again(name: str) -> None:
     source = (CONFORMANCE / "chat_templates" / f"{name}.jinja").read_text("utf-8")
     template = JinjaChatTemplate(source, bos_token="<s>", eos_token="</s>", now=datetime(2026, 1, 1))
     tools = [ToolSpec(name, "It.", schema) for name, schema in SCHEMAS.items()]
@@ -578,7 +580,7 @@ PIECES = st.sampled_from(
     st.sampled_from([None, *TOOL_CALL_FORMATS]),
 )
 @settings(max_examples=tries(150, 300))
-def test_the_pieces_in_which_a_reply_arrives_make_no_difference(text: str, size: int, format: str | None) -> None:
+def test_the_pieces_of_a_reply_make_no_difference(text: str, size: int, format: str | None) -> None:
     assert read(text, format, size) == read(text, format)
 
 

@@ -141,7 +141,7 @@ def test_values_are_exact() -> None:
         ("<new><item>", "</item>"),
     ],
 )
-def test_a_call_that_a_call_of_minimax_m3_quotes_is_never_executed(before: str, after: str) -> None:
+def test_a_call_quoted_in_a_call_of_minimax_m3_is_never_executed(before: str, after: str) -> None:
     quoted = written("minimax_m3", {"new": "quoted"})
     value = before.replace("<", f"{M3}<") + quoted + after.replace("<", f"{M3}<")
     for arguments in ({"old": value}, {"new": "z", "old": value}, {"old": value, "new": "z"}, {"count": value}):

@@ -1,11 +1,11 @@
-"""Bodies and streams that servers send, as data: `wires/*.jsonl` has one line for each quirk of a server.
+"""Bodies and streams of servers, as data: `wires/*.jsonl` has one line for each quirk of a server.
 
-A line has a `name`, what the server sends (`body`, a document; `stream`, the documents of events, in which a text is
-sent as it is; or `raw`, the bytes of the answer as Latin-1), and what is expected: `reply` or `error`. Other keys:
-`status`, `headers` and `media_type` of the answer; `only` is `whole` or `streamed` if the model is not asked in both
+A line has a `name`, the data of the server (`body`, a document; `stream`, the documents of events, in which a text is
+sent unchanged; or `raw`, the bytes of the answer as Latin-1), and the expected result: `reply` or `error`. Other keys:
+`status`, `headers` and `media_type` of the answer; `only` is `whole` or `streamed` if the model is not called in both
 ways; `says` is text of the server that the message of the error repeats.
 
-To add a quirk, add a line without `reply` and `error`: the test shows what was read.
+To add a quirk, add a line without `reply` and `error`: the test shows the result.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def answer(case: dict[str, Any], wire: Wire) -> Handler:
 
 
 def as_data(reply: Reply, host: str) -> dict[str, Any]:
-    """Return what a reply has, without what is empty or as it always is. An id that we made is empty."""
+    """Return the fields of a reply without empty and default values. A generated id is empty."""
     message, usage = reply.message, reply.usage
     data = {
         "text": message.text,
@@ -67,7 +67,7 @@ def as_data(reply: Reply, host: str) -> dict[str, Any]:
 
 
 def opaque(kept: Any, host: str) -> dict[str, Any]:
-    """Return what is kept for the host; the key of chat completions is `host`, other keys are the wire form."""
+    """Return the data for the host; the key of chat completions is `host`, other keys are the wire form."""
     data: dict[str, Any] = {}
     for key, value in kept.opaque.items():
         form, _, owner = key.partition("@")
@@ -101,7 +101,7 @@ async def outcome(model: Any, *, is_streamed: bool) -> tuple[dict[str, Any], str
 
 
 @pytest.mark.parametrize("wire", FORMS.values(), ids=FORMS)
-def test_each_line_is_read_as_it_says(server: ChatServer, wire: Wire) -> None:
+def test_each_line_is_read_as_its_expected_result(server: ChatServer, wire: Wire) -> None:
     failures: list[str] = []
 
     async def check(case: dict[str, Any], *, is_streamed: bool) -> None:

@@ -1,4 +1,4 @@
-"""The wire forms that adapters speak, as data: a reply in each, whole and streamed, and the model that reads it."""
+"""The wire forms of adapters, as data: a reply in each form, whole and streamed, and the model that reads it."""
 
 from __future__ import annotations
 
@@ -237,14 +237,14 @@ def model_of(wire: Wire, server: ChatServer, name: str, **options: Any) -> Model
 
 
 def as_event(document: Any) -> bytes:
-    """Return a document as a server-sent event, named where the form names them."""
+    """Return a document as a server-sent event, with a name if the form names events."""
     kind = document.get("type") if isinstance(document, dict) else None
     head = f"event: {kind}\n" if isinstance(kind, str) else ""
     return f"{head}data: {json.dumps(document)}\n\n".encode()
 
 
 def speaks(wire: Wire, thought: str = "", text: str = "", *calls: tuple[str, str, str]) -> Handler:
-    """Answer with a thought, text and calls, whole or streamed, as the request wants it."""
+    """Answer with a thought, text and calls, whole or streamed, depending on the request."""
 
     def handler(asked: Asked) -> Any:
         if not asked.body.get("stream"):
