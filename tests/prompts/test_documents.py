@@ -83,27 +83,27 @@ TABLE: dict[str, Snippets] = {
         "prompters/test_prompters_document.py",
         same={
             "test_a_prompter_with_a_hosted_and_with_a_local_model": [2, 14, 15],
-            "test_what_the_document_prints_for_its_own_calls": [9, 13],
-            "test_tools_may_have_every_field_of_the_document_and_be_incomplete": [10],
+            "test_the_calls_of_the_document_have_its_output": [9, 13],
+            "test_tools_can_have_each_field_of_the_document_and_can_be_incomplete": [10],
         },
         differs={
             (
                 "test_quick_start_with_a_user_instruction",
-                "printed in the system text; the system and the code it is from have it in the user's part",
+                "printed in the system text; LazyLLM and its code have it in the message of the user",
             ): [3],
             (
-                "test_an_instruction_that_is_one_text_stands_where_the_document_prints_it",
+                "test_an_instruction_of_one_text_is_at_the_place_of_the_document",
                 "printed with a space before the heading",
             ): [6],
             (
-                "test_an_instruction_that_is_one_text_stands_where_the_document_prints_it",
+                "test_an_instruction_of_one_text_is_at_the_place_of_the_document",
                 "printed with a space before the heading and a line end fewer before the reply",
             ): [7],
             (
-                "test_what_the_document_prints_for_its_own_calls",
+                "test_the_calls_of_the_document_have_its_output",
                 "printed with a space before the heading and a line end fewer before the reply",
             ): [8],
-            ("test_what_the_document_prints_for_its_own_calls", "Alpaca as in 8; the prompt for a chat is the same"): [
+            ("test_the_calls_of_the_document_have_its_output", "Alpaca as in 8; the prompt for a chat is equal"): [
                 11,
                 12,
             ],

@@ -41,7 +41,7 @@ WEATHER = ToolSpec("weather", "Tells the weather.", {"type": "object", "properti
 
 @cache
 def forms() -> dict[str, TypeAdapter[Any]]:
-    """What the SDK takes. To import it takes a second, which every process that only collects tests would pay."""
+    """Return the types of the SDK. The import takes a second, so a collection of tests must not need it."""
     types = pytest.importorskip("anthropic").types
     return {
         "messages": TypeAdapter(list[types.MessageParam]),
@@ -52,7 +52,7 @@ def forms() -> dict[str, TypeAdapter[Any]]:
 
 
 def payload(ctx: PromptContext | None = None, layers: Layers | None = None, **fields: Any) -> dict[str, Any]:
-    """Compose, check that the SDK would take it and that turns alternate, and return plain data."""
+    """Compose, check that the types of the SDK accept the payload and that turns alternate, and return plain data."""
     ctx = ctx or PromptContext(**{"user_input": "hello", **fields})
     made = compose(layers or Layers(), ctx).to_anthropic()
     forms()["messages"].validate_python(made["messages"], strict=True)
@@ -83,7 +83,7 @@ def test_the_smallest_request_is_one_user_message() -> None:
     assert payload() == {"messages": [{"role": "user", "content": [text("hello")]}]}
 
 
-def test_the_system_prompt_stands_apart_in_blocks_that_end_at_cache_marks() -> None:
+def test_the_system_prompt_is_separate_blocks_that_end_at_cache_marks() -> None:
     layers = Layers(["Be kind.", TextPrompt("{{ extra.project }}")], before_input="Now:")
     made = payload(layers=layers, extra={"project": "apollo"}, tools=(WEATHER,))
     assert made["system"] == [text("Be kind.", **MARK), text("\n\napollo", **MARK)]
@@ -92,20 +92,20 @@ def test_the_system_prompt_stands_apart_in_blocks_that_end_at_cache_marks() -> N
     assert made["tools"][-1]["cache_control"] == {"type": "ephemeral"}
 
 
-def test_what_changes_every_turn_has_no_mark() -> None:
+def test_text_that_changes_in_each_turn_has_no_mark() -> None:
     layers = Layers(["Be kind.", TextPrompt("{{ documents }}", volatility="turn")], conversation=False)
     made = payload(layers=layers, documents=["a chunk"])
     assert [("cache_control" in block) for block in made["system"]] == [True, False]
 
 
-def test_a_blank_prompt_makes_no_block_of_its_own() -> None:
+def test_a_blank_prompt_is_not_a_separate_block() -> None:
     layers = Layers(["Be kind.", TextPrompt("{{ extra.gap }}", volatility="session")])
     made = payload(layers=layers, extra={"gap": " \n "})
     assert made["system"] == [text("Be kind.\n\n \n ", **MARK)]
     assert "system" not in payload(layers=Layers(TextPrompt("{{ extra.gap }}")), extra={"gap": "  "})
 
 
-def test_at_most_four_marks_stand_at_the_breakpoints_of_the_composition() -> None:
+def test_at_most_four_marks_are_at_the_breakpoints_of_the_composition() -> None:
     layers = Layers(["Static.", TextPrompt("{{ extra.user }}")])
     ctx = PromptContext(
         user_input="now",
@@ -119,7 +119,7 @@ def test_at_most_four_marks_stand_at_the_breakpoints_of_the_composition() -> Non
     assert made["messages"][2]["content"] == [text("now")]
 
 
-def test_tool_calls_are_tool_use_blocks_and_results_come_from_the_user_together() -> None:
+def test_tool_calls_are_tool_use_blocks_and_results_are_one_user_message() -> None:
     calls = (ToolCall("a", "weather", '{"city": "Bonn"}'), ToolCall("b", "weather", '{"city": "Kiel"}'))
     traffic = [
         Message("assistant", "Let me look.", tool_calls=calls),
@@ -172,7 +172,7 @@ def test_tool_calls_are_tool_use_blocks_and_results_come_from_the_user_together(
         ('{"a": ' + "9" * 5_000 + "}", {"invalid_arguments": '{"a": ' + "9" * 5_000 + "}"}),
     ],
 )
-def test_arguments_that_are_no_json_object_are_shown_as_they_were_written(written: str, sent: Any) -> None:
+def test_arguments_that_are_not_a_json_object_are_sent_as_text(written: str, sent: Any) -> None:
     traffic = [
         Message("assistant", tool_calls=(ToolCall("a", "weather", written),)),
         Message("tool", "", tool_call_id="a"),
@@ -195,13 +195,13 @@ def ids(made: dict[str, Any]) -> list[tuple[str, str]]:
     return list(zip(uses, results, strict=True))
 
 
-def test_an_id_that_came_up_in_an_earlier_run_is_renamed_with_its_result() -> None:
+def test_a_repeated_id_is_renamed_with_its_result() -> None:
     history = [Message("user", "1"), *pair("call_1"), Message("assistant", "so"), Message("user", "2"), *pair("call_1")]
     made = payload(conversation=history, intermediate=[*pair("call_2"), *pair("call_1")])
     assert ids(made) == [(name, name) for name in ("call_1", "call_1_2", "call_2", "call_1_3")]
 
 
-def test_ids_of_other_providers_become_ones_the_api_takes_and_stay_apart() -> None:
+def test_ids_of_other_providers_become_valid_ids_and_stay_different() -> None:
     made = payload(intermediate=[*pair("functions.f:0"), *pair("functions:f.0"), *pair("ü\ud800")])
     found = ids(made)
     assert len(set(found)) == 3
@@ -210,13 +210,13 @@ def test_ids_of_other_providers_become_ones_the_api_takes_and_stay_apart() -> No
         assert use.replace("_", "").isalnum() and use.isascii()
 
 
-def test_an_id_that_many_calls_have_gets_a_number_that_none_has() -> None:
+def test_an_id_of_many_calls_gets_an_unused_number() -> None:
     made = payload(intermediate=[*pair("a"), *pair("a_2"), *pair("a"), *pair("a"), *pair("a_2"), *pair("a")])
     assert [use for use, _ in ids(made)] == ["a", "a_2", "a_3", "a_4", "a_2_2", "a_5"]
     assert all(use == result for use, result in ids(made))
 
 
-def test_a_call_twice_in_one_message_is_sent_once() -> None:
+def test_a_repeated_call_in_a_message_is_sent_once() -> None:
     twice = (ToolCall("a", "weather", '{"n": 1}'), ToolCall("a", "weather", '{"n": 2}'))
     traffic = [Message("assistant", tool_calls=twice), Message("tool", "x", tool_call_id="a")]
     made = payload(intermediate=traffic)
@@ -224,7 +224,7 @@ def test_a_call_twice_in_one_message_is_sent_once() -> None:
     assert made["messages"][1]["content"][0]["input"] == {"n": 1}
 
 
-def test_neighbours_of_one_role_are_merged_and_blank_messages_left_out() -> None:
+def test_adjacent_messages_of_one_role_are_merged_and_blank_messages_are_omitted() -> None:
     history = [
         Message("user", "one"),
         Message("user", "two"),
@@ -236,7 +236,7 @@ def test_neighbours_of_one_role_are_merged_and_blank_messages_left_out() -> None
     assert [block["text"] for block in made["messages"][0]["content"]] == ["one", "two", "hello"]
 
 
-def test_a_conversation_that_the_assistant_opened_gets_an_opening() -> None:
+def test_a_conversation_that_begins_with_the_assistant_gets_an_opening() -> None:
     made = payload(conversation=[Message("assistant", "Hi, what can I do?"), Message("user", "Hm.")])
     assert made["messages"][0] == {"role": "user", "content": [text("(The conversation starts here.)")]}
     assert made["messages"][1]["content"] == [text("Hi, what can I do?")]
@@ -300,12 +300,12 @@ def _base64(data: bytes) -> str:
         (Image("data:image/gif;base64,R0lG"), "image/gif"),
     ],
 )
-def test_the_type_of_an_image_is_given_or_read_off_its_first_bytes(image: Image, mime: str) -> None:
+def test_the_type_of_an_image_is_explicit_or_detected_from_its_first_bytes(image: Image, mime: str) -> None:
     made = payload(PromptContext(user_input=UserInput((image,))))
     assert made["messages"][0]["content"][0]["source"]["media_type"] == mime
 
 
-def test_data_urls_are_sent_as_what_they_hold() -> None:
+def test_data_urls_are_sent_as_their_content() -> None:
     made = payload(PromptContext(user_input=UserInput((File("data:text/plain,a%20b"), File("data:,x")))))
     assert [block["source"]["data"] for block in made["messages"][0]["content"]] == ["a b", "x"]
 
@@ -320,14 +320,14 @@ def test_data_urls_are_sent_as_what_they_hold() -> None:
         File("https://example.org/a.csv"),
     ],
 )
-def test_media_that_the_api_does_not_take_are_refused_by_name(part: Any) -> None:
+def test_the_error_names_media_that_the_api_does_not_accept(part: Any) -> None:
     with pytest.raises(MediaError) as caught:
         payload(PromptContext(user_input=UserInput((part,))))
     assert caught.value.name == part.alt
 
 
 @for_cases("part", [Image("data:image/png;base64,%%%"), Image(Path("no/such/file.png"))])
-def test_media_that_cannot_be_read_are_refused(part: Any) -> None:
+def test_unreadable_media_are_refused(part: Any) -> None:
     with pytest.raises(MediaError):
         payload(PromptContext(user_input=UserInput((part,))))
 
@@ -338,7 +338,7 @@ def test_media_in_the_system_prompt_are_refused() -> None:
     assert caught.value.name == "system"
 
 
-def test_a_tool_may_answer_with_an_image_and_an_assistant_may_not() -> None:
+def test_a_tool_can_answer_with_an_image_but_not_the_assistant() -> None:
     traffic = [
         Message("assistant", (Text("see "), Image(PNG, name="a.png")), tool_calls=(ToolCall("a", "camera"),)),
         Message("tool", (Text("taken"), Image(PNG)), tool_call_id="a"),
@@ -357,14 +357,14 @@ def test_a_tool_without_description_or_type_is_still_an_object() -> None:
     assert made["tools"][1]["strict"] is True
 
 
-def test_an_output_schema_is_asked_for() -> None:
+def test_an_output_schema_is_sent() -> None:
     schema = {"type": "object", "properties": {"answer": {"type": "integer"}}}
     made = compose(Layers(), PromptContext(user_input="6 x 7?"), output_schema=schema).to_anthropic()
     forms()["output_config"].validate_python(made["output_config"])
     assert made["output_config"] == {"format": {"type": "json_schema", "schema": schema}}
 
 
-def test_the_payload_stays_the_same_prefix_while_the_conversation_grows() -> None:
+def test_the_payload_is_a_prefix_of_the_payload_of_the_next_turn() -> None:
     layers = Layers(["Static.", TextPrompt("{{ extra.user }}")])
     ctx = PromptContext(user_input="0", extra={"user": "Ada"}, tools=(WEATHER,))
     before: list[str] = []
@@ -398,7 +398,7 @@ ROLES = st.sampled_from(["system", "user", "assistant", "call"])
 
 @law
 @given(st.lists(st.tuples(ROLES, PIECES, st.sampled_from(["a", "b", "c.d"])), max_size=12), PIECES)
-def test_any_history_makes_a_request_that_the_sdk_takes(said: list[tuple[Any, str, str]], asked: str) -> None:
+def test_the_types_of_the_sdk_accept_the_request_of_any_history(said: list[tuple[Any, str, str]], asked: str) -> None:
     history: list[Message] = []
     for role, content, name in said:
         history += pair(name, content) if role == "call" else [Message(role, content)]
@@ -408,7 +408,7 @@ def test_any_history_makes_a_request_that_the_sdk_takes(said: list[tuple[Any, st
     assert len(set(found)) == len(found) == sum(role == "call" for role, _, _ in said)
 
 
-def test_the_official_client_sends_it_as_it_is() -> None:
+def test_the_official_client_sends_the_payload_unchanged() -> None:
     bodies: list[dict[str, Any]] = []
 
     def answer(request: Received) -> tuple[int, dict[str, str], bytes]:
@@ -427,7 +427,7 @@ def test_the_official_client_sends_it_as_it_is() -> None:
     assert bodies == [{"model": "m", "max_tokens": 1, **json.loads(json.dumps(made))}]
 
 
-def test_blocks_cannot_be_changed_behind_the_memo() -> None:
+def test_blocks_of_the_payload_are_immutable() -> None:
     ctx = PromptContext(user_input="x", conversation=[Message("user", "before")])
     made: dict[str, Any] = compose(Layers("S"), ctx).to_anthropic()
     with pytest.raises(TypeError):
@@ -439,7 +439,7 @@ def test_a_url_source_of_any_class_is_passed_on() -> None:
     assert made["messages"][0]["content"][0]["source"]["url"] == "https://example.org/x"
 
 
-def test_the_composition_itself_stays_as_it_was() -> None:
+def test_the_payload_does_not_change_the_composition() -> None:
     composition: Composition = compose(Layers("S"), PromptContext(user_input="x"))
     before = composition.to_openai()
     composition.to_anthropic()

@@ -1,4 +1,4 @@
-"""Laws of a budget: nothing is cut without need, items stay whole, the same cut every time; and what sizes mean."""
+"""Laws of a budget: minimal cuts, complete items, deterministic cuts; and the meaning of sizes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarn
 
 
 class Words:
-    """Counts words: a counter that is nothing like the default one, and not additive over concatenation."""
+    """Counter of words: unlike the default counter, and not additive over concatenation."""
 
     name = "words"
     estimated = False
@@ -49,7 +49,7 @@ class Words:
 
 
 class Steps:
-    """Counts in coarse steps, so that many cuts cost the same."""
+    """Counter with coarse steps: many cuts have the same cost."""
 
     name = "steps"
     estimated = False
@@ -69,7 +69,7 @@ def fitted(layers: Layers, ctx: PromptContext, limit: int, counter: TokenCounter
 
 
 def recount(composition: Composition, counter: TokenCounter) -> int:
-    """Count what would be sent from the messages alone; for compositions without media."""
+    """Count the tokens of the messages; for compositions without media."""
     total = sum(4 + counter.count(tool.json) for tool in composition.tools)
     for message in composition.messages:
         total += 4 + counter.count(message.text)
@@ -79,7 +79,7 @@ def recount(composition: Composition, counter: TokenCounter) -> int:
 
 @law
 @given(some.layers(sized=True), some.contexts(), st.floats(0.0, 1.1))
-def test_a_budget_cuts_nothing_that_has_room_and_the_same_every_time(
+def test_a_budget_cuts_only_if_necessary_and_deterministically(
     layers: Layers, ctx: PromptContext, share: float
 ) -> None:
     whole = compose(layers, ctx)
@@ -104,7 +104,7 @@ def numbered(texts: list[str]) -> list[str]:
 
 @law
 @given(texts, texts, texts, st.integers(1, 400))
-def test_documents_and_examples_and_turns_are_kept_whole(
+def test_documents_examples_and_turns_stay_complete(
     texts: list[str], inputs: list[str], turns: list[str], limit: int
 ) -> None:
     layers = Layers(before_input=[MemoPrompt(), ExamplesPrompt()])
@@ -146,9 +146,7 @@ def test_documents_and_examples_and_turns_are_kept_whole(
     st.integers(12, 400),
     st.integers(12, 400),
 )
-def test_the_words_of_a_smaller_budget_are_among_those_of_a_larger_one(
-    words: list[str], cut: str, one: int, other: int
-) -> None:
+def test_a_larger_budget_keeps_the_words_of_a_smaller_budget(words: list[str], cut: str, one: int, other: int) -> None:
     layers = Layers(TextPrompt(" ".join(words), size=Size(cut=cut)))  # type: ignore[arg-type]
     ctx = PromptContext(user_input="x")
     small, large = sorted((one, other))
@@ -164,7 +162,7 @@ def test_the_words_of_a_smaller_budget_are_among_those_of_a_larger_one(
         assert " ".join(words).endswith(less.rpartition("\u2026")[2].strip())
 
 
-def test_minimums_that_cannot_fit_are_all_named() -> None:
+def test_the_error_names_all_minimums_that_do_not_fit() -> None:
     layers = Layers(
         [TextPrompt("rule " * 50, name="Rules"), TextPrompt("tone " * 40, size=Size(min=30, cut="head"))],
         before_input=MemoPrompt(size=Size(min=20, cut="items")),
@@ -180,7 +178,7 @@ def test_minimums_that_cannot_fit_are_all_named() -> None:
         compose(layers, ctx, budget=needed - 1)
 
 
-def test_the_least_that_is_named_is_exactly_enough() -> None:
+def test_the_required_tokens_of_the_error_are_exactly_enough() -> None:
     layers = Layers("Be brief.")
     ctx = PromptContext(user_input="hello there")
     with pytest.raises(BudgetError) as caught:
@@ -190,7 +188,7 @@ def test_the_least_that_is_named_is_exactly_enough() -> None:
         compose(layers, ctx, budget=caught.value.required - 1)
 
 
-def test_a_reserve_is_left_free() -> None:
+def test_a_reserve_stays_free() -> None:
     layers = Layers(before_input=MemoPrompt())
     ctx = PromptContext(user_input="x", documents=["word " * 40] * 10)
     composition = compose(layers, ctx, budget=Budget(300, reserve=100))
@@ -199,7 +197,7 @@ def test_a_reserve_is_left_free() -> None:
     assert composition.why("documents[9]").status == "cut"
 
 
-def test_higher_priority_grows_first() -> None:
+def test_the_prompt_of_higher_priority_grows_first() -> None:
     texts = "one two three four five six seven eight nine ten " * 4
     ctx = PromptContext(user_input="x")
 
@@ -219,7 +217,7 @@ def test_higher_priority_grows_first() -> None:
     assert one < other
 
 
-def test_priorities_inside_a_wrapper_are_compared_with_each_other_only() -> None:
+def test_priorities_inside_a_wrapper_are_compared_only_within_it() -> None:
     words = "one two three four five six seven eight nine ten " * 4
     inner = [
         TextPrompt(words, name="low", size=Size(cut="drop", priority=-9)),
@@ -242,7 +240,7 @@ def test_surplus_is_shared_by_flex() -> None:
     assert rows["system[1]"] == pytest.approx(3 * rows["system[0]"], rel=0.1)
 
 
-def test_a_maximum_holds_without_any_budget() -> None:
+def test_a_maximum_applies_without_a_budget() -> None:
     layers = Layers(TextPrompt("word " * 200, size=Size(max=20, cut="head")))
     composition = compose(layers, PromptContext(user_input="x"))
     row = next(row for row in composition.explain() if row.layer == "system[0]")
@@ -251,7 +249,7 @@ def test_a_maximum_holds_without_any_budget() -> None:
     assert "max" in row.why
 
 
-def test_a_maximum_that_cannot_hold_names_the_prompt() -> None:
+def test_the_error_of_an_impossible_maximum_names_the_prompt() -> None:
     layers = Layers(TextPrompt("word " * 200, size=Size(max=20)))
     with pytest.raises(BudgetError) as caught:
         compose(layers, PromptContext(user_input="x"))
@@ -270,7 +268,7 @@ def test_an_atomic_document_is_not_cut_inside() -> None:
         assert ("whole" in text) == ("end" in text)
 
 
-def test_media_is_never_cut_and_is_counted() -> None:
+def test_media_are_counted_and_not_cut() -> None:
     from agentkit.prompts import Image, UserInput
 
     layers = Layers(TextPrompt("{{ user_input }}", size=Size(cut="head")), input=[], before_input="go")
@@ -282,7 +280,7 @@ def test_media_is_never_cut_and_is_counted() -> None:
         assert composition.system.text.count("<|media:") == composition.system.text.count("|>")
 
 
-def test_a_callable_cut_is_given_the_room_there_is() -> None:
+def test_a_callable_cut_gets_the_available_tokens() -> None:
     asked: list[int] = []
 
     def shorten(text: str, tokens: int) -> str:
@@ -299,7 +297,7 @@ def test_a_callable_cut_is_given_the_room_there_is() -> None:
     assert short.explain()[0].why == "2 of 250 tokens kept: the budget is 60 tokens"
 
 
-def test_history_starts_at_points_its_content_decides() -> None:
+def test_the_content_of_the_history_decides_its_start() -> None:
     turns = [
         message
         for index in range(200)

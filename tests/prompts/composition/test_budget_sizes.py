@@ -1,4 +1,4 @@
-"""Budgets, one promise after the other, with a real tokenizer and with every kind of size."""
+"""Properties of budgets, with a real tokenizer and with sizes of each kind."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ TURNS = [
 
 @functools.cache
 def made_tokenizer(folder: Path) -> TokenCounter:
-    """A byte-level BPE trained on a few words: a real file of a real library, whose counts are not additive."""
+    """Byte-level BPE trained on a few words: a file of the library tokenizers, whose counts are not additive."""
     tokenizers = pytest.importorskip("tokenizers")
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -75,7 +75,7 @@ def bpe(tmp_path_factory: pytest.TempPathFactory) -> TokenCounter:
 
 
 def whole(layers: Layers, ctx: PromptContext, counter: TokenCounter) -> Composition:
-    """Compose without a budget; a random `max` may be one that the prompt cannot hold."""
+    """Compose without a budget; a random `max` can be impossible for its prompt."""
     try:
         return compose(layers, ctx, counter=counter)
     except BudgetError:
@@ -84,7 +84,7 @@ def whole(layers: Layers, ctx: PromptContext, counter: TokenCounter) -> Composit
 
 
 def least(layers: Layers, ctx: PromptContext, counter: TokenCounter) -> int:
-    """Return the smallest limit that can be kept."""
+    """Return the smallest possible limit."""
     try:
         return max(1, compose(layers, ctx, budget=1, counter=counter).tokens)
     except BudgetError as error:
@@ -92,7 +92,7 @@ def least(layers: Layers, ctx: PromptContext, counter: TokenCounter) -> int:
 
 
 def text_alone(composition: Composition) -> bool:
-    """Whether the messages alone say what was counted."""
+    """True if the messages alone determine the count."""
     return all(isinstance(message.content, str) for message in composition.messages)
 
 
@@ -103,7 +103,7 @@ def text_alone(composition: Composition) -> bool:
     st.floats(0.0, 1.1),
     st.integers(0, 3),
 )
-def test_what_is_sent_keeps_the_limit_every_maximum_and_every_fence(
+def test_a_composition_keeps_the_limit_each_maximum_and_each_fence(
     bpe: TokenCounter, layers: Layers, ctx: PromptContext, share: float, which: int
 ) -> None:
     counter = [*COUNTERS, bpe][which]
@@ -144,7 +144,7 @@ def in_fences(composition: Composition) -> None:
 @given(
     some.layers(sized=True, maximum=True), some.contexts(), st.floats(0.0, 1.1), st.floats(0.0, 1.1), st.integers(0, 3)
 )
-def test_a_larger_limit_keeps_at_least_as_much_of_every_layer(
+def test_a_larger_limit_keeps_at_least_the_same_part_of_each_layer(
     bpe: TokenCounter, layers: Layers, ctx: PromptContext, one: float, other: float, which: int
 ) -> None:
     counter = [*COUNTERS, bpe][which]
@@ -172,7 +172,7 @@ ASK = PromptContext(user_input="x")
 
 
 @pytest.mark.parametrize("cut", ["head", "tail", "middle", "items"])
-def test_a_minimum_is_kept_whatever_the_priorities(cut: Any) -> None:
+def test_a_minimum_is_kept_for_any_priorities(cut: Any) -> None:
     memo = MemoPrompt(size=Size(cut=cut, min=30, priority=-5))
     layers = Layers(TextPrompt(WORDS * 4, size=Size(cut="head", priority=9)), before_input=memo)
     ctx = PromptContext(user_input="x", documents=["word " * 12] * 8)
@@ -199,7 +199,7 @@ def test_a_maximum_ends_the_share_of_the_surplus() -> None:
     assert kept["system[0]"] <= 15 < 35 < kept["system[1]"]
 
 
-def test_equal_priorities_grow_in_the_order_they_are_sent() -> None:
+def test_prompts_of_equal_priority_grow_in_the_order_of_the_request() -> None:
     layers = Layers("Be brief.", before_input=MemoPrompt(size=Size(cut="items", priority=10)))
     ctx = PromptContext(user_input="x", conversation=TURNS[:8], documents=[WORDS] * 20)
     fit = compose(layers, ctx, budget=700)
@@ -207,7 +207,7 @@ def test_equal_priorities_grow_in_the_order_they_are_sent() -> None:
     assert fit.trims["before_input[0]"].status == "trimmed"
 
 
-def test_a_minimum_of_the_history_holds_at_every_block_border() -> None:
+def test_a_minimum_of_the_history_applies_at_each_border_of_blocks() -> None:
     layers = Layers("Be brief.", history=Size(cut="items", min=1_000), history_block=700)
     filler = TextPrompt(WORDS * 90, size=Size(cut="head", priority=90))
     for skipped in range(0, 20, 2):
@@ -222,7 +222,7 @@ def test_the_report_counts_the_steps_that_are_sent() -> None:
         assert fit.trims["conversation"].remaining * 2 == len(fit.conversation)
 
 
-def test_equal_conversations_are_cut_alike_whatever_log_they_are_a_view_of() -> None:
+def test_equal_views_of_different_conversations_have_equal_cuts() -> None:
     longer = Conversation([Message("user", "earlier " * 37), Message("assistant", "yes " * 51), *TURNS])
     view, fresh = longer.window(2, len(longer)), Conversation(TURNS)
     assert view == fresh
@@ -234,13 +234,13 @@ def test_equal_conversations_are_cut_alike_whatever_log_they_are_a_view_of() -> 
         assert one.messages == other.messages
 
 
-def test_a_history_that_drops_goes_as_a_whole() -> None:
+def test_a_history_with_cut_drop_is_dropped_completely() -> None:
     layers = Layers("S", history=Size(cut="drop"))
     assert rows(layers, PromptContext(user_input="x", conversation=TURNS), 2_000)["conversation"] == 0
     assert rows(layers, PromptContext(user_input="x", conversation=TURNS[:2]), 2_000)["conversation"] > 0
 
 
-def test_one_turn_larger_than_the_budget_is_dropped_and_named() -> None:
+def test_a_turn_larger_than_the_budget_is_dropped_and_named() -> None:
     huge = [Message("user", WORDS * 100), Message("assistant", "so?")]
     fit = compose(Layers("S"), PromptContext(user_input="x", conversation=huge), budget=100)
     assert [message.role for message in fit.messages] == ["system", "user"]
@@ -248,14 +248,14 @@ def test_one_turn_larger_than_the_budget_is_dropped_and_named() -> None:
     assert (fit.trims["conversation"].remaining, fit.trims["conversation"].of) == (0, 1)
 
 
-def test_traffic_larger_than_the_budget_is_an_error_that_names_it() -> None:
+def test_the_error_names_traffic_larger_than_the_budget() -> None:
     traffic = [Message("assistant", "", (ToolCall("1", "look"),)), Message("tool", WORDS * 50, tool_call_id="1")]
     with pytest.raises(BudgetError) as caught:
         compose(Layers("S"), PromptContext(user_input="x", intermediate=traffic), budget=100)
     assert caught.value.parts["intermediate"] > 100
 
 
-def test_orphans_are_not_counted_and_cannot_be_cut_into_being() -> None:
+def test_orphans_are_not_counted_and_a_cut_creates_none() -> None:
     history = [
         Message("tool", WORDS * 50, tool_call_id="lost"),
         *TURNS[:4],
@@ -267,7 +267,7 @@ def test_orphans_are_not_counted_and_cannot_be_cut_into_being() -> None:
         without_orphans(compose(Layers("S"), ctx, budget=limit).messages)
 
 
-def test_a_wrapper_whose_own_text_is_over_its_max_says_so() -> None:
+def test_the_error_names_a_wrapper_whose_text_exceeds_its_max() -> None:
     inner = TextPrompt("x " * 50, size=Size(cut="drop"))
     layers = Layers(WrapPrompt([inner], WORDS + "{{ wrapped_str }}", keep_empty=True, size=Size(max=10)))
     with pytest.raises(BudgetError) as caught:
@@ -284,7 +284,7 @@ def test_a_maximum_inside_a_wrapper_is_reported_as_a_cut() -> None:
     assert composition.system.text.endswith("\u2026>")
 
 
-def test_a_wrapper_that_lost_its_children_is_dropped_unless_it_is_kept() -> None:
+def test_a_wrapper_without_remaining_children_is_dropped_unless_it_is_kept() -> None:
     inner = TextPrompt(WORDS, size=Size(cut="drop"))
     for keep_empty, text, status in ((True, "Rules: ", "trimmed"), (False, "", "dropped")):
         wrap = WrapPrompt([inner], "Rules: {{ wrapped_str }}", keep_empty=keep_empty)
@@ -292,7 +292,7 @@ def test_a_wrapper_that_lost_its_children_is_dropped_unless_it_is_kept() -> None
         assert (composition.system.text if text else "", composition.explain()[0].status) == (text, status)
 
 
-def test_the_text_around_children_is_named_among_the_minimums() -> None:
+def test_the_minimums_include_the_text_around_children() -> None:
     inner = TextPrompt(WORDS, size=Size(cut="drop"))
     layers = Layers(WrapPrompt([inner], "A" * 400 + "{{ wrapped_str }}", keep_empty=True))
     with pytest.raises(BudgetError) as caught:
@@ -301,20 +301,20 @@ def test_the_text_around_children_is_named_among_the_minimums() -> None:
 
 
 class Shout(WrapPrompt):
-    """A wrapper with a `render` of its own, which does not follow from `render_around`."""
+    """Wrapper with a custom `render`, which does not use `render_around`."""
 
     def render(self, ctx: PromptContext) -> Rendered:
         return Rendered.from_text(super().render(ctx).plain.upper())
 
 
 @pytest.mark.parametrize("cut", ["none", "drop"])
-def test_a_wrapper_with_a_render_of_its_own_reads_the_same_under_a_budget(cut: Any) -> None:
+def test_a_wrapper_with_a_custom_render_has_the_same_text_under_a_budget(cut: Any) -> None:
     shout = Shout(wrapped_prompts=[TextPrompt("hello", size=Size(cut="drop"))], size=Size(cut=cut, priority=3))
     layers = Layers([shout, TextPrompt(WORDS, size=Size(cut="drop"))])
     assert compose(layers, ASK, budget=30).system.text == "HELLO"
 
 
-def test_nested_priorities_decide_inside_and_the_outer_one_outside() -> None:
+def test_nested_priorities_apply_inside_and_the_outer_priority_outside() -> None:
     pair = [TextPrompt(WORDS, name=name, size=Size(cut="drop", priority=rank)) for name, rank in (("a", 1), ("b", 2))]
     inner = WrapPrompt(wrapped_prompts=pair)
     layers = Layers([WrapPrompt(wrapped_prompts=[inner]), TextPrompt(WORDS, size=Size(cut="drop", priority=5))])
@@ -358,7 +358,7 @@ def test_fences_media_and_atomic_documents_survive_every_cut(cut: Any) -> None:
         assert said.count("[") == said.count("]")
 
 
-def test_an_atomic_document_is_not_cut_inside_when_a_filter_touched_it() -> None:
+def test_an_atomic_document_is_not_cut_inside_after_a_filter() -> None:
     text = "{% for d in documents %}{{ d.text | trim }}{% endfor %}"
     layers = Layers(TextPrompt(text, size=Size(cut="head")), conversation=False)
     ctx = PromptContext(user_input="x", documents=[Document("[" + "whole " * 30 + "]", atomic=True)])
@@ -367,7 +367,7 @@ def test_an_atomic_document_is_not_cut_inside_when_a_filter_touched_it() -> None
         assert said.count("[") == said.count("]")
 
 
-def test_a_cut_function_may_return_anything_and_the_limit_holds() -> None:
+def test_the_limit_applies_to_any_result_of_a_cut_function() -> None:
     ctx = PromptContext(user_input=UserInput(["secret " * 30, Image(b"x")]))
 
     def composed(cut: Any) -> Composition:
@@ -395,7 +395,7 @@ def test_a_cut_function_may_return_anything_and_the_limit_holds() -> None:
     assert caught.value is refusal
 
 
-def test_a_value_that_is_no_number_of_tokens_is_refused() -> None:
+def test_a_value_that_is_not_a_number_of_tokens_is_refused() -> None:
     cases: list[tuple[Any, dict[str, Any]]] = [
         (Size, {"min": 1.5}),
         (Size, {"max": "5"}),
@@ -412,7 +412,7 @@ def test_a_value_that_is_no_number_of_tokens_is_refused() -> None:
         assert caught.value.name == [*numbers][-1], numbers
 
 
-def test_items_of_a_prompt_without_items_are_refused_when_it_is_made() -> None:
+def test_the_cut_items_of_a_prompt_without_items_is_refused_at_construction() -> None:
     with pytest.raises(PromptError) as caught:
         TextPrompt("x", size=Size(cut="items"))
     assert (caught.value.name, caught.value.value) == ("cut", "items")
@@ -443,7 +443,7 @@ def test_items_that_a_class_computes_are_cut() -> None:
     assert cut.system.segments()[0].pointer == "lines[0]"
 
 
-def test_items_that_no_value_contains_are_refused_when_the_prompt_is_made() -> None:
+def test_the_cut_items_of_values_without_items_is_refused_at_construction() -> None:
     for prompt, size, name in ((Joined, Size(cut="items"), "cut"), (Misspelt, Size(), "items")):
         with pytest.raises(PromptError) as caught:
             prompt(size=size)
@@ -452,7 +452,7 @@ def test_items_that_no_value_contains_are_refused_when_the_prompt_is_made() -> N
 
 
 @pytest.mark.parametrize("cut", ["head", "tail", "middle", lambda text, tokens: text])
-def test_a_cut_the_history_cannot_do_is_refused(cut: Any) -> None:
+def test_an_unsupported_cut_of_the_history_is_refused(cut: Any) -> None:
     with pytest.raises(PromptError) as caught:
         Layers("S", history=Size(cut=cut))
     assert caught.value.name == "history.cut"
@@ -463,7 +463,7 @@ def test_an_output_schema_is_counted() -> None:
     assert compose(Layers("S"), ASK, output_schema=schema).tokens > compose(Layers("S"), ASK).tokens + 50
 
 
-def test_a_redaction_that_writes_more_than_the_budget_allows_is_refused() -> None:
+def test_a_redaction_that_exceeds_the_budget_is_refused() -> None:
     ctx = PromptContext(user_input="x", documents=["word " * 20] * 9)
     fit = compose(Layers("S", before_input=MemoPrompt()), ctx, budget=150)
     assert fit.mapped(lambda text: text.replace("word", "****")).tokens <= 150
@@ -473,7 +473,7 @@ def test_a_redaction_that_writes_more_than_the_budget_allows_is_refused() -> Non
     assert caught.value.required > 150
 
 
-def test_over_200_turns_the_prefix_moves_at_most_once_per_step_and_rarely() -> None:
+def test_over_200_turns_the_prefix_changes_at_most_once_per_step_and_rarely() -> None:
     layers = Layers(["You are brief.", ToolPrompt()], before_input=MemoPrompt())
     history = Conversation()
     before: list[Message] = []
@@ -499,7 +499,7 @@ def test_over_200_turns_the_prefix_moves_at_most_once_per_step_and_rarely() -> N
     assert sum(a and b for a, b in itertools.pairwise(moves)) < 10
 
 
-def test_a_kept_prefix_has_one_hash_through_the_steps_of_a_turn() -> None:
+def test_a_kept_prefix_has_the_same_hash_in_all_steps_of_a_turn() -> None:
     layers = Layers("You are brief.")
     history, traffic = Conversation(TURNS), Conversation()
     hashes: set[str] = set()
@@ -513,7 +513,7 @@ def test_a_kept_prefix_has_one_hash_through_the_steps_of_a_turn() -> None:
     assert asked.prefix_hash in hashes
 
 
-def test_examples_that_are_selected_are_cut_as_whole_pairs_by_a_real_tokenizer(bpe: TokenCounter) -> None:
+def test_selected_examples_are_cut_as_complete_pairs_with_a_real_tokenizer(bpe: TokenCounter) -> None:
     layers = Layers(ExamplesPrompt())
     ctx = PromptContext(user_input="x", examples=[Example(f"in {n} {WORDS}", f"out {n}") for n in range(6)])
     for limit in range(10, compose(layers, ctx, counter=bpe).tokens, 31):
@@ -522,15 +522,15 @@ def test_examples_that_are_selected_are_cut_as_whole_pairs_by_a_real_tokenizer(b
         assert composition.system.text.count("Input: ") == composition.system.text.count("Output: out ")
 
 
-def saying_more_of_less(size: Size) -> WrapPrompt:
+def longer_from_fewer_items(size: Size) -> WrapPrompt:
     template = "{% if wrapped_str | length > 60 %}all{% elif wrapped_str %}" + WORDS + "{% endif %}"
     return WrapPrompt([TextPrompt("x " * 40, size=Size(cut="head"))], template, size=size)
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_a_wrapper_that_says_more_of_less_keeps_its_max_at_every_limit(nested: bool) -> None:
+def test_a_prompt_that_grows_as_its_items_shrink_keeps_its_max_at_each_limit(nested: bool) -> None:
     shared = Size(cut="head", target=0, flex=1.0)
-    prompts = [saying_more_of_less(Size(max=5, target=0, flex=0.01)), TextPrompt("y " * 300, size=shared)]
+    prompts = [longer_from_fewer_items(Size(max=5, target=0, flex=0.01)), TextPrompt("y " * 300, size=shared)]
     layers = Layers([WrapPrompt(prompts, "{{ wrapped_str }}")] if nested else prompts)
     uncut = compose(layers, ASK, counter=COUNTERS[0])
     assert uncut.system.text.startswith("all")
@@ -540,13 +540,13 @@ def test_a_wrapper_that_says_more_of_less_keeps_its_max_at_every_limit(nested: b
         assert "one" not in composition.system.text
 
 
-def test_more_must_be_kept_where_less_of_it_is_over_the_max() -> None:
-    layers = Layers([saying_more_of_less(Size(min=1, max=5)), TextPrompt("y " * 300, size=Size(cut="head"))])
+def test_more_items_are_kept_if_fewer_items_exceed_the_max() -> None:
+    layers = Layers([longer_from_fewer_items(Size(min=1, max=5)), TextPrompt("y " * 300, size=Size(cut="head"))])
     composition = compose(layers, ASK, budget=least(layers, ASK, COUNTERS[0]), counter=COUNTERS[0])
     assert composition.system.text == "all"
 
 
-def test_the_table_says_when_a_max_inside_a_prompt_took_something_away() -> None:
+def test_the_table_reports_a_trim_by_a_max_inside_a_prompt() -> None:
     ctx = PromptContext(user_input="x", documents=[Document("word " * 20, source="w", position=at) for at in range(4)])
     inner = MemoPrompt(size=Size(max=60, cut="items"))
     layers = Layers(before_input=WrapPrompt([inner], "Read:\n{{ wrapped_str }}"), conversation=False)
@@ -556,7 +556,7 @@ def test_the_table_says_when_a_max_inside_a_prompt_took_something_away() -> None
     assert own.why == "2 of 4 items kept: its max is 60 tokens, and documents[2] does not fit"
 
 
-def test_a_minimum_that_takes_more_than_the_whole_needs_the_whole_only() -> None:
+def test_a_minimum_above_the_size_of_the_complete_text_requires_only_the_text() -> None:
     layers = Layers(after_input=TextPrompt("In English.", size=Size(min=4, cut="head")), conversation=False)
     ctx = PromptContext(user_input="")
     whole = compose(layers, ctx)
@@ -566,7 +566,7 @@ def test_a_minimum_that_takes_more_than_the_whole_needs_the_whole_only() -> None
     assert compose(layers, ctx, budget=whole.tokens).user.text == "In English."
 
 
-def test_the_parts_that_a_budget_error_lists_add_up_to_what_it_needs() -> None:
+def test_the_parts_of_a_budget_error_add_up_to_the_required_tokens() -> None:
     spec = ToolSpec("look", "Looks.", {"type": "object", "properties": {}})
     with pytest.raises(BudgetError) as caught:
         compose(Layers("Be brief. " * 10), PromptContext(user_input="x", tools=[spec]), budget=5)

@@ -1,4 +1,4 @@
-"""Laws of a composition: spans tile every message, untrusted text stays in its place, nobody's orphan is sent."""
+"""Laws of a composition: spans tile each message, untrusted text stays at its place, no orphan is sent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarn
 
 
 def without_orphans(messages: tuple[Message, ...]) -> None:
-    """Fail unless every call is answered at once by exactly its results."""
+    """Fail unless the results of each call follow it directly, without other results."""
     waiting: list[str] = []
     for message in messages:
         if message.role == "tool":
@@ -60,13 +60,13 @@ def tiles(composition: Composition) -> None:
 
 @law
 @given(some.layers(), some.contexts(orphans=True))
-def test_no_orphan_is_ever_sent(layers: Layers, ctx: PromptContext) -> None:
+def test_no_orphan_is_sent(layers: Layers, ctx: PromptContext) -> None:
     without_orphans(compose(layers, ctx).messages)
 
 
 @law
 @given(some.layers(), some.contexts())
-def test_the_messages_are_those_of_the_places_and_of_the_conversation(layers: Layers, ctx: PromptContext) -> None:
+def test_the_messages_have_the_roles_of_the_layers_and_of_the_conversation(layers: Layers, ctx: PromptContext) -> None:
     composition = compose(layers, ctx)
     roles = [message.role for message in composition.messages]
     history = [message.role for message in ctx.conversation] if layers.conversation else []
@@ -82,7 +82,7 @@ def test_the_messages_are_those_of_the_places_and_of_the_conversation(layers: La
 
 
 def one_head_per_message(composition: Composition) -> None:
-    """Fail unless the plain text names the role of every message, in order."""
+    """Fail unless the plain text names the role of each message, in order."""
     told = composition.to_text()
     for message in composition.messages:
         head = f"{message.role}: "
@@ -114,7 +114,7 @@ def test_longer_user_text_changes_no_role_no_tool_and_no_media(layers: Layers, c
 
 @law
 @given(some.layers(), some.contexts(with_media=False))
-def test_the_openai_payload_says_what_the_messages_say(layers: Layers, ctx: PromptContext) -> None:
+def test_the_openai_payload_has_the_texts_of_the_messages(layers: Layers, ctx: PromptContext) -> None:
     composition = compose(layers, ctx)
     payload = composition.to_openai()
     json.dumps(payload)
@@ -122,7 +122,7 @@ def test_the_openai_payload_says_what_the_messages_say(layers: Layers, ctx: Prom
     for wire, message in zip(payload["messages"], composition.messages, strict=True):
         content = wire["content"] or ""
         told = content if isinstance(content, str) else "".join(part["text"] for part in content)
-        # Lone surrogates have no encoding: they are the one thing the wire replaces.
+        # The payload replaces only lone surrogates, because they have no encoding.
         assert told == "".join(clean(part.text if isinstance(part, Text) else part.alt) for part in message.parts)
         assert [call["id"] for call in wire.get("tool_calls", ())] == [call.id for call in message.tool_calls]
 
@@ -149,13 +149,13 @@ def test_the_table_the_difference_and_the_breakpoints_agree(layers: Layers, ctx:
     places = [(point.message, point.offset, point.tokens) for point in points]
     assert places == sorted(places)
     assert all(tokens <= composition.tokens + 8 for _, _, tokens in places)
-    anthropic_is_given_four_at_most(composition)
+    anthropic_marks_at_most_four(composition)
 
 
-def anthropic_is_given_four_at_most(composition: Composition) -> None:
+def anthropic_marks_at_most_four(composition: Composition) -> None:
     try:
         payload = composition.to_anthropic()
-    except MediaError:  # a request cannot carry every kind of media
+    except MediaError:  # A request cannot contain all kinds of media.
         return
     blocks = [block for message in payload["messages"] for block in message["content"]]
     marks = sum("cache_control" in block for block in (*payload.get("system", ()), *payload.get("tools", ()), *blocks))
@@ -165,7 +165,9 @@ def anthropic_is_given_four_at_most(composition: Composition) -> None:
 
 @law
 @given(some.layers(), some.contexts(), some.contexts())
-def test_a_difference_is_where_the_texts_part(layers: Layers, ctx: PromptContext, other: PromptContext) -> None:
+def test_a_difference_is_at_the_first_unequal_character(
+    layers: Layers, ctx: PromptContext, other: PromptContext
+) -> None:
     now, before = compose(layers, ctx), compose(layers, other)
     difference = now.diff(before)
     if difference.layer is None:

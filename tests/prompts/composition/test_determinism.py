@@ -1,4 +1,4 @@
-"""The same context gives the same bytes in any process, whatever its hash seed, clock or environment."""
+"""Determinism: the same context has the same bytes in each process, with any hash seed, clock and environment."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def run(**environment: str) -> str:
 
 
 @pytest.mark.long
-def test_every_process_composes_the_same_bytes() -> None:
+def test_each_process_composes_the_same_bytes() -> None:
     said = {
         run(PYTHONHASHSEED="0"),
         run(PYTHONHASHSEED="1", TZ="Asia/Tokyo", LC_ALL="C", PYTHONUTF8="1"),
@@ -82,7 +82,7 @@ def test_every_process_composes_the_same_bytes() -> None:
 
 
 @pytest.mark.parametrize("name", ["now()", "lipsum()", "range(3)|random", "[1,2]|random", "env", "environ"])
-def test_templates_have_no_clock_no_chance_and_no_environment(name: str) -> None:
+def test_templates_cannot_read_clock_random_numbers_or_environment(name: str) -> None:
     from agentkit.prompts import PromptContext, PromptError, TextPrompt
 
     with pytest.raises(PromptError):

@@ -1,4 +1,4 @@
-"""A budget may shorten what stands in a fence, and never the fence."""
+"""Fences under a budget: only the text in a fence is cut."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PROMPTS |= {f"cut {name}": MemoPrompt(fence=True, size=Size(cut=cut)) for name, 
 @pytest.mark.parametrize("prompt", PROMPTS.values(), ids=PROMPTS)
 @law
 @given(budget=st.integers(1, 260))
-def test_what_is_kept_of_untrusted_text_stands_in_a_whole_fence(prompt: BasePrompt, budget: int) -> None:
+def test_the_remaining_untrusted_text_is_in_a_complete_fence(prompt: BasePrompt, budget: int) -> None:
     try:
         composition = compose(Layers(before_input=prompt), CONTEXT, budget=budget)
     except BudgetError:

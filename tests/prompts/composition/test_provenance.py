@@ -1,4 +1,4 @@
-"""Provenance, prefixes, volatility, redaction and files, one promise after the other."""
+"""Provenance, prefixes, volatility, redaction and files."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def called(arguments: str, **fields: Any) -> list[Message]:
     ]
 
 
-def test_the_first_tool_that_differs_is_where_a_difference_lies() -> None:
+def test_a_difference_names_the_first_tool_that_differs() -> None:
     one, other = (composed(tools=[ToolSpec("look", "a" * 100), ToolSpec("send", text)]) for text in ("now", "later"))
     difference = other.diff(one)
     assert (difference.layer, difference.message) == ("tools", 0)
@@ -89,7 +89,7 @@ def test_a_difference_between_roles_shows_both_messages() -> None:
     assert "calls look" in difference.after
 
 
-def test_a_longer_and_a_shorter_composition_differ_where_one_ends() -> None:
+def test_a_longer_and_a_shorter_composition_differ_at_the_end_of_the_shorter() -> None:
     traffic = [Message("assistant", (), (ToolCall("1", "look"),)), Message("tool", (), tool_call_id="1")]
     long, short = composed(intermediate=traffic), composed()
     assert (long.diff(short).layer, long.diff(short).message) == ("intermediate", 2)
@@ -121,14 +121,14 @@ def test_media_before_a_difference_are_counted() -> None:
     ],
     ids=["strict", "call id", "arguments", "name of a user", "name of a tool"],
 )  # fmt: skip
-def test_whatever_changes_the_payload_before_the_input_changes_the_prefix_hash(change: dict[str, Any]) -> None:
+def test_each_change_of_the_payload_before_the_input_changes_the_prefix_hash(change: dict[str, Any]) -> None:
     base: dict[str, Any] = {"tools": [ToolSpec("look")], "conversation": called("{}")}
     assert composed(**{**base, **change}).prefix_hash != composed(**base).prefix_hash
     assert composed(**base, user_input="other").prefix_hash == composed(**base).prefix_hash
 
 
 @pytest.mark.parametrize("field", ["text", "arguments", "thinking", "opaque"])
-def test_a_change_far_inside_of_a_message_changes_the_prefix_hash(field: str) -> None:
+def test_a_change_deep_in_a_message_changes_the_prefix_hash(field: str) -> None:
     def prefix_hash(middle: str) -> str:
         long = f"{WORDS * 99}{middle}{WORDS * 99}"
         reply = Message(
@@ -144,7 +144,7 @@ def test_a_change_far_inside_of_a_message_changes_the_prefix_hash(field: str) ->
     assert prefix_hash("one") == prefix_hash("one") != prefix_hash("two")
 
 
-def test_why_knows_tool_specs_wholes_and_both_ways_to_a_kwarg() -> None:
+def test_why_accepts_tool_specs_complete_fields_and_both_paths_of_a_kwarg() -> None:
     assert composed(tools=[ToolSpec("look")]).why("tools[0]").status == "sent"
     joined = composed(Layers(TextPrompt("{{ documents | map(attribute='text') | join(' ') }}")), documents=["a", "b"])
     assert joined.why("documents[1]").status == "unknown"
@@ -157,7 +157,7 @@ def test_why_knows_tool_specs_wholes_and_both_ways_to_a_kwarg() -> None:
     assert joined.why("documents").status == "shown"
 
 
-def test_why_does_not_take_one_document_for_another() -> None:
+def test_why_distinguishes_documents() -> None:
     composition = composed(Layers(before_input=MemoPrompt()), documents=[f"<{n}>" for n in range(12)])
     assert len(composition.why("documents[1]").spans) < len(composition.why("documents").spans)
     for nonsense in ("documents[12]", "", "[", "..", "documents[", "nonsense"):
@@ -166,12 +166,12 @@ def test_why_does_not_take_one_document_for_another() -> None:
         assert caught.value.name == nonsense
 
 
-def test_why_says_that_the_conversation_is_switched_off() -> None:
+def test_why_reports_an_omitted_conversation_as_unread() -> None:
     switched_off = composed(Layers("S", conversation=False), conversation=TURNS)
     assert switched_off.why("conversation[0]").status == "unread"
 
 
-def test_pointers_into_traffic_that_was_cut_are_those_of_the_context() -> None:
+def test_pointers_into_cut_traffic_have_the_indexes_of_the_context() -> None:
     traffic = [
         message
         for step in range(5)
@@ -185,7 +185,7 @@ def test_pointers_into_traffic_that_was_cut_are_those_of_the_context() -> None:
     assert fit.why("intermediate[0]").spans == ()
 
 
-def test_pointers_into_a_conversation_with_orphans_are_those_of_the_context() -> None:
+def test_pointers_into_a_conversation_with_orphans_have_the_indexes_of_the_context() -> None:
     history = [Message("tool", "orphan", tool_call_id="z"), Message("user", "hi"), Message("assistant", "yo")]
     assert composed(conversation=history).why("conversation[2]").spans != ()
 
@@ -196,19 +196,19 @@ def test_pointers_stay_the_same_after_a_redaction() -> None:
     assert fit.mapped(lambda text: text).why("conversation[0]").spans == ()
 
 
-def test_a_redaction_that_counts_writes_the_same_everywhere() -> None:
+def test_a_redaction_that_counts_has_the_same_result_in_each_form() -> None:
     numbers = iter(range(99))
     redacted = composed().mapped(lambda text: text.replace("x", f"<{next(numbers)}>"))
     assert redacted.to_text().endswith(redacted.messages[-1].text)
 
 
-def test_a_redaction_sees_the_name_of_a_user() -> None:
+def test_a_redaction_includes_the_name_of_a_user() -> None:
     history = [Message("user", "q", name="Ann"), Message("assistant", "a")]
     redacted = composed(conversation=history).mapped(lambda text: text.replace("Ann", "***"))
     assert "Ann" not in json.dumps(redacted.to_openai())
 
 
-def test_the_redaction_hook_sees_every_composition_and_what_it_returns_is_sent() -> None:
+def test_the_redaction_hook_gets_each_composition_and_its_result_is_sent() -> None:
     seen: list[Composition] = []
 
     def redact(composition: Composition) -> Composition:
@@ -256,12 +256,12 @@ def test_a_redaction_that_writes_a_marker_or_a_role_forges_nothing() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_how_often_a_prompt_changes_follows_from_what_it_reads(prompt: TextPrompt, changes: str) -> None:
+def test_the_names_in_a_prompt_determine_its_volatility(prompt: TextPrompt, changes: str) -> None:
     assert volatility_of(prompt) == changes
 
 
 @pytest.mark.parametrize(("text", "declared"), [("fixed", "turn"), ("{{ now }}", "static")])
-def test_a_wrapper_changes_as_often_as_its_children_say(text: str, declared: Any) -> None:
+def test_a_wrapper_has_the_volatility_of_its_children(text: str, declared: Any) -> None:
     assert volatility_of(WrapPrompt(wrapped_prompts=[TextPrompt(text, volatility=declared)])) == declared
 
 
@@ -269,7 +269,7 @@ def test_a_fence_changes_with_the_session() -> None:
     assert volatility_of(TextPrompt("fixed", fence=True)) == "session"
 
 
-def test_what_changes_often_before_what_does_not_is_flagged_when_there_is_a_history() -> None:
+def test_a_volatile_prompt_before_a_history_is_a_warning() -> None:
     history = PromptContext("hi", conversation=[Message("user", "a"), Message("assistant", "b")], extra={"a": 1})
     for layers in (Layers([TextPrompt("{{ extra.a }}"), "fixed"]), Layers([MemoPrompt()])):
         with warnings.catch_warnings():
@@ -282,7 +282,7 @@ def test_what_changes_often_before_what_does_not_is_flagged_when_there_is_a_hist
     assert Layers(["fixed", TextPrompt("{{ extra.a }}")]).volatile_before_stable() == []
 
 
-def test_a_reload_under_way_never_mixes_two_versions_and_a_broken_one_is_never_seen(tmp_path: Path) -> None:
+def test_a_concurrent_reload_mixes_no_versions_and_hides_invalid_versions(tmp_path: Path) -> None:
     def write(text: str) -> None:
         for name in ("a", "b", "c"):
             (tmp_path / f"{name}.prompt.j2").write_text(text, "utf-8")
@@ -318,7 +318,7 @@ def test_a_reload_under_way_never_mixes_two_versions_and_a_broken_one_is_never_s
     assert all(len(set(text.split("\n\n"))) == 1 for text, _ in seen)
 
 
-def test_a_file_cannot_smuggle_code_through_its_front_matter(tmp_path: Path) -> None:
+def test_the_front_matter_of_a_file_cannot_run_code(tmp_path: Path) -> None:
     for line in ("budget: !!python/object/apply:os.system [true]", "schema: !!python/name:os.system"):
         (tmp_path / "a.prompt.j2").write_text(f"---\n{line}\n---\nx", "utf-8")
         with pytest.raises(PromptFilesError) as caught:
@@ -344,14 +344,14 @@ def test_a_fence_cannot_be_closed_by_a_nonce_that_overlaps_itself() -> None:
         assert MemoPrompt(fence=True).format_2_str(ctx).count(nonce) == 2
 
 
-def test_a_wrapped_fence_is_read_as_data_by_the_fence_around_it() -> None:
+def test_a_wrapped_fence_is_data_in_the_outer_fence() -> None:
     tree = WrapPrompt(wrapped_prompts=[MemoPrompt(fence=True)], fence=True)
     text = tree.format_2_str(PromptContext(user_input="x", documents=["d"], session_key="k"))
     first, *_, last = text.split("\n")
     assert (text.count(first), text.count(last), last) == (1, 1, first.replace("<", "</"))
 
 
-def test_views_of_a_cut_history_say_where_they_are_from() -> None:
+def test_views_of_a_cut_history_have_the_pointers_of_the_context() -> None:
     fit = compose(Layers("S"), PromptContext(user_input="x", conversation=Conversation(TURNS)), budget=1_000)
     first = fit.messages[1].text.split()[0]
     index = next(n for n, message in enumerate(TURNS) if message.text.split()[0] == first)
@@ -360,7 +360,7 @@ def test_views_of_a_cut_history_say_where_they_are_from() -> None:
     assert fit.why("conversation[0]").status == "cut"
 
 
-def test_volatile_before_stable_is_flagged_inside_a_wrapper_too() -> None:
+def test_a_volatile_prompt_before_a_stable_prompt_in_a_wrapper_is_a_warning() -> None:
     wrapped = Layers(WrapPrompt((MemoPrompt(), TextPrompt("static"))), conversation=False)
     with pytest.warns(VolatilityWarning):
         compose(wrapped, PromptContext("hi", conversation=[Message("user", "a")]))

@@ -1,4 +1,4 @@
-"""A cache is invisible: whatever the turns of a session were, each composes as if it were the first."""
+"""Laws of render caches: each turn of a session composes as without a cache."""
 
 from __future__ import annotations
 
@@ -42,13 +42,15 @@ pytestmark = pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarn
 def payload(composition: Composition) -> object:
     try:
         return composition.to_openai()
-    except MediaError as error:  # a request cannot carry every kind of media
+    except MediaError as error:  # A request cannot contain all kinds of media.
         return str(error)
 
 
 @law
 @given(some.layers(), st.lists(some.contexts(), min_size=1, max_size=3), st.data())
-def test_a_memo_changes_nothing(layers: Layers, contexts: list[PromptContext], data: st.DataObject) -> None:
+def test_a_cache_does_not_change_the_payload(
+    layers: Layers, contexts: list[PromptContext], data: st.DataObject
+) -> None:
     cache = RenderCache()
     order = data.draw(st.lists(st.sampled_from(range(len(contexts))), min_size=1, max_size=6))
     for index in order:
@@ -69,7 +71,7 @@ def test_a_memo_changes_nothing(layers: Layers, contexts: list[PromptContext], d
 
 @law
 @given(some.layers(sized=True), some.contexts(), some.contexts(), st.integers(5, 400))
-def test_a_memo_changes_nothing_under_a_budget(
+def test_a_cache_does_not_change_the_payload_under_a_budget(
     layers: Layers, one: PromptContext, other: PromptContext, limit: int
 ) -> None:
     from agentkit.prompts import BudgetError
@@ -99,7 +101,7 @@ ALIKE: list[list[Any]] = [
 
 @pytest.mark.parametrize("values", ALIKE, ids=repr)
 @pytest.mark.parametrize("text", ["{{ additional_kwargs.x is none }}|{{ additional_kwargs.x is string }}", "{{ x }}"])
-def test_values_that_are_equal_but_not_the_same_are_distinguished(values: list[Any], text: str) -> None:
+def test_equal_values_of_different_types_are_distinguished(values: list[Any], text: str) -> None:
     kind: type[BasePrompt] = AdditionalInfoPrompt if text == "{{ x }}" else TextPrompt
     layers = Layers(before_input=kind(text))
     cache = RenderCache()
@@ -110,7 +112,7 @@ def test_values_that_are_equal_but_not_the_same_are_distinguished(values: list[A
         assert compose(layers, ctx, cache=cache).messages == compose(layers, ctx).messages
 
 
-def test_a_list_that_changed_between_turns_is_rendered_anew() -> None:
+def test_a_list_that_changes_between_turns_is_rendered_again() -> None:
     layers = Layers(before_input=AdditionalInfoPrompt("{{ files }}"))
     files = ["a"]
     cache = RenderCache()
@@ -122,7 +124,7 @@ def test_a_list_that_changed_between_turns_is_rendered_anew() -> None:
     assert said == ['["a"]\n\nq', '["a", "b"]\n\nq', '["a", "b", "c"]\n\nq']
 
 
-def test_a_mapping_of_the_developer_that_changed_is_rendered_anew() -> None:
+def test_a_mapping_of_the_developer_that_changes_is_rendered_again() -> None:
     inner = {"x": 1}
     layers = Layers(TextPrompt("{{ extra.inner.x }}"), conversation=False)
     cache = RenderCache()
@@ -134,7 +136,7 @@ def test_a_mapping_of_the_developer_that_changed_is_rendered_anew() -> None:
     assert said == ["1", "2", "3"]
 
 
-def test_the_same_context_object_with_a_value_changed_inside_is_rendered_anew() -> None:
+def test_a_context_with_a_mutated_value_is_rendered_again() -> None:
     files = ["a"]
     layers = Layers(before_input=AdditionalInfoPrompt("{{ files }}"))
     ctx = PromptContext(user_input=UserInput("q", additional_kwargs={"files": files}))
@@ -155,7 +157,7 @@ def test_the_steps_of_a_turn_render_its_input_once() -> None:
     assert compose(layers, ctx.evolve(user_input=UserInput("q", {"root": "/b"})), cache=cache).user.text == "/b: q"
 
 
-def test_an_input_whose_kwargs_changed_inside_is_rendered_anew() -> None:
+def test_an_input_with_mutated_kwargs_is_rendered_again() -> None:
     files = ["a"]
     layers = Layers(input=TextPrompt("{{ user_input.additional_kwargs.files | length }} {{ user_input }}"))
     ctx = PromptContext(user_input=UserInput("q", additional_kwargs={"files": files}))
@@ -165,7 +167,7 @@ def test_an_input_whose_kwargs_changed_inside_is_rendered_anew() -> None:
     assert compose(layers, ctx, cache=cache).user.text == "2 q"
 
 
-def test_examples_that_were_chosen_since_are_shown() -> None:
+def test_a_new_selection_of_examples_is_rendered() -> None:
     class InTurn:
         def select(self, query: str, examples: Any) -> list[Example]:
             return [next(turn)]
@@ -178,7 +180,7 @@ def test_examples_that_were_chosen_since_are_shown() -> None:
     assert ["meow" in said[0], "woof" in said[1]] == [True, True]
 
 
-def test_a_prompt_of_ones_own_that_counts_is_never_remembered() -> None:
+def test_a_custom_prompt_with_state_is_not_cached() -> None:
     class Counting(BasePrompt):
         template: Template = Template("")
 
@@ -193,7 +195,7 @@ def test_a_prompt_of_ones_own_that_counts_is_never_remembered() -> None:
     assert compose(layers, ctx, cache=cache).system.text == "3\n\n4"
 
 
-def test_a_selector_of_ones_own_sees_every_question() -> None:
+def test_a_custom_selector_is_called_for_each_question() -> None:
     class ByWord:
         def select(self, query: str, examples: Any) -> list[Example]:
             return [example for example in examples if example.input in query]
@@ -210,7 +212,7 @@ def test_a_selector_of_ones_own_sees_every_question() -> None:
     assert "meow" not in said[1]
 
 
-def test_the_locale_is_part_of_what_is_remembered() -> None:
+def test_the_locale_is_part_of_the_key_of_the_cache() -> None:
     layers = Layers(TextPrompt(Template({"en": "Hello", "zh": "\u4f60\u597d"})), conversation=False)
     cache = RenderCache()
     said = [
@@ -220,14 +222,14 @@ def test_the_locale_is_part_of_what_is_remembered() -> None:
     assert said == ["Hello", "\u4f60\u597d", "Hello", "Hello", "Hello"]
 
 
-def test_two_layers_may_share_a_memo_without_mixing_up() -> None:
+def test_two_layers_can_share_a_cache() -> None:
     cache, ctx = RenderCache(), PromptContext(user_input="q")
     one, other = Layers("one"), Layers("other")
     for layers, text in ((one, "one"), (other, "other"), (one, "one")):
         assert compose(layers, ctx, cache=cache).system.text == text
 
 
-def test_a_growing_conversation_in_text_is_rendered_anew() -> None:
+def test_a_growing_conversation_in_text_is_rendered_again() -> None:
     from agentkit.prompts import ConversationPrompt
 
     layers = Layers(before_input=ConversationPrompt(), conversation=False)

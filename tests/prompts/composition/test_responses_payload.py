@@ -1,4 +1,4 @@
-"""What a composition is as a request of OpenAI's Responses."""
+"""Compositions as requests of the Responses API of OpenAI."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_request_without_tools_and_system_text_has_only_its_input() -> None:
     assert compose(Layers(), PromptContext(user_input="x")).to_responses().keys() == {"input"}
 
 
-def test_a_system_text_with_media_is_an_item_as_instructions_are_text_alone() -> None:
+def test_a_system_text_with_media_is_an_item_because_instructions_are_text() -> None:
     ctx = PromptContext(user_input="x", extra={"logo": Image(b"\x89PNG\r\n\x1a\n")})
     layers = Layers(TextPrompt("Know this: {{ extra.logo }}"))
     payload = compose(layers, ctx).to_responses()

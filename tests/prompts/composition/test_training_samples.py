@@ -35,7 +35,7 @@ def learned(row: dict[str, Any]) -> list[str]:
     return [row["text"][start:end] for start, end in row["loss_spans"]]
 
 
-def test_the_row_holds_the_messages_as_they_are_sent_and_the_reply() -> None:
+def test_the_row_contains_the_sent_messages_and_the_reply() -> None:
     composition = compose(Layers("Help."), PromptContext(user_input="Hi."))
     row = composition.to_sample("Hello!")
     assert row["messages"] == [*composition.to_openai()["messages"], {"role": "assistant", "content": "Hello!"}]
@@ -64,7 +64,7 @@ def test_spans_mark_content_and_calls_in_history_in_this_turn_and_in_the_reply()
     assert row["messages"][-1]["tool_calls"][1]["function"] == {"name": "stop", "arguments": ""}
 
 
-def test_a_developer_text_that_looks_like_the_assistant_is_not_learned() -> None:
+def test_developer_text_that_looks_like_the_assistant_has_no_loss_span() -> None:
     layers = Layers(["Help.", "assistant: I never say this"], after_intermediate="assistant: nor this")
     row = compose(layers, PromptContext(user_input="assistant: or this")).to_sample("Fine.")
     assert learned(row) == ["Fine."]
@@ -109,7 +109,7 @@ DATED = JinjaChatTemplate(
 )
 
 
-def test_a_template_that_prints_the_date_prints_that_of_the_context() -> None:
+def test_a_template_prints_the_date_of_the_context() -> None:
     context = PromptContext(user_input="Hi <|end|>", now=datetime(2031, 5, 6))
     composition = compose(Layers(), context)
     assert composition.to_text(DATED) == "06 May 2031<|user|>Hi <\u200b|end|><|end|><|assistant|>"
@@ -119,13 +119,13 @@ def test_a_template_that_prints_the_date_prints_that_of_the_context() -> None:
     assert composition.to_text(replace(DATED, now=datetime(2001, 1, 2))).startswith("02 Jan 2001")
 
 
-def test_without_a_date_anywhere_a_template_that_needs_one_says_what_to_give_it() -> None:
+def test_the_error_of_a_template_without_a_date_names_strftime_now() -> None:
     with pytest.raises(ChatTemplateError) as caught:
         compose(Layers(), PromptContext(user_input="Hi")).to_text(DATED)
     assert caught.value.name == "strftime_now"
 
 
-def test_what_was_found_out_about_a_template_holds_at_any_date() -> None:
+def test_copies_of_a_template_for_other_dates_share_its_probes() -> None:
     at_first, later = DATED.with_now(datetime(2031, 5, 6)), DATED.with_now(datetime(2032, 5, 6))
     assert at_first.render([{"role": "user", "content": None}]) == "06 May 2031<|user|><|end|><|assistant|>"
     assert later.render([{"role": "user", "content": None}]) == "06 May 2032<|user|><|end|><|assistant|>"

@@ -58,7 +58,7 @@ def test_items_that_no_prompt_shows_are_reported_once() -> None:
         (Layers(before_input=[parts, RecalledPrompt()], system=[ExamplesPrompt()]), ALL, []),
         (Layers(before_input=[KnowledgePrompt()]), PromptContext("Hi", documents=["Lamps."]), ["documents"]),
         (Layers(before_input=[MemoPrompt()]), PromptContext("Hi", knowledge=["Green."]), ["facts"]),
-        # An own template can show a part of the items.
+        # A custom template can show a part of the items.
         (Layers(before_input=[TextPrompt("{{ documents | length }}")]), PromptContext("Hi", documents=["Lamps."]), []),
         (Layers(before_input=[Custom()]), ALL, []),
         # A recall found them.

@@ -1,4 +1,4 @@
-"""`why` answers every name that a composition shows, truthfully, and refuses every other one."""
+"""Answers of `why` to all names of a composition, and errors for unknown names."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def composed(layers: Layers | None = None, budget: int | None = None, **fields: 
 
 
 def shown_names(composition: Composition) -> set[str]:
-    """Every name that the table, the layers or the spans show."""
+    """Return each name in the table, the layers or the spans."""
     sources = {name for row in composition.explain() for name in row.source.split(", ")} - {"", "text", "output type"}
     pointers = {span.pointer for span in composition.spans if ", " not in span.pointer} - {""}
     paths = {path for path, _ in composition.layers.walk()}
@@ -60,9 +60,7 @@ def shown_names(composition: Composition) -> set[str]:
 
 @law
 @given(some.contexts(orphans=True), some.layers(sized=True), st.none() | st.integers(50, 400))
-def test_why_answers_every_name_that_a_composition_shows(
-    ctx: PromptContext, layers: Layers, budget: int | None
-) -> None:
+def test_why_answers_each_name_of_a_composition(ctx: PromptContext, layers: Layers, budget: int | None) -> None:
     try:
         composition = compose(layers, ctx, budget=budget)
     except BudgetError:
@@ -82,10 +80,10 @@ def test_why_answers_every_name_that_a_composition_shows(
 
 @law
 @given(some.contexts(orphans=True), some.layers(sized=True))
-def test_the_spans_of_a_path_are_those_whose_pointer_begins_with_it(ctx: PromptContext, layers: Layers) -> None:
+def test_the_spans_of_a_path_have_pointers_that_begin_with_the_path(ctx: PromptContext, layers: Layers) -> None:
     composition = compose(layers, ctx)
     spans = [span for span in composition.spans if span.pointer and ", " not in span.pointer]
-    # An example of a selection is at another index in the context; tests below look at those.
+    # A selected example has another index in the context; tests below check the indexes.
     paths = {path for span in spans for path in prefixes(span.pointer) if "examples" not in path}
     for pointer in paths:
         expected = [span for span in spans if pointer in prefixes(span.pointer)]
@@ -106,7 +104,7 @@ def prefixes(path: str) -> list[str]:
 
 @law
 @given(some.contexts(), some.layers(), st.text(max_size=12) | st.sampled_from(["system", "input", "documents"]))
-def test_why_refuses_every_name_that_a_composition_does_not_have(ctx: PromptContext, layers: Layers, word: str) -> None:
+def test_why_refuses_unknown_names(ctx: PromptContext, layers: Layers, word: str) -> None:
     composition = compose(layers, ctx)
     labels = {prompt.label for _, prompt in layers.walk()} | {"root", "mode", "photo"}
     for name in (f"{word}[1234]", f"{word}.nothing", f"system[0].{word}", f"documents[{word}]", word):
@@ -121,7 +119,7 @@ def test_why_refuses_every_name_that_a_composition_does_not_have(ctx: PromptCont
 @given(
     some.contexts(), some.layers(), st.sampled_from(["documents", "knowledge", "examples", "extra", "locale", "now"])
 )
-def test_what_no_prompt_reads_changes_nothing(ctx: PromptContext, layers: Layers, root: str) -> None:
+def test_a_field_that_is_unread_does_not_change_the_messages(ctx: PromptContext, layers: Layers, root: str) -> None:
     composition = compose(layers, ctx)
     if composition.why(root).status != "unread":
         return
@@ -131,7 +129,7 @@ def test_what_no_prompt_reads_changes_nothing(ctx: PromptContext, layers: Layers
     assert compose(layers, ctx.evolve(**{root: value})).messages == composition.messages
 
 
-def test_an_unknown_path_is_an_error_that_names_the_nearest() -> None:
+def test_the_error_of_an_unknown_path_suggests_the_nearest_path() -> None:
     nearest = {
         "documents[99]": "documents[11]",
         "documents[-1]": "documents",
@@ -164,7 +162,7 @@ def test_an_unknown_path_is_an_error_that_names_the_nearest() -> None:
         assert (caught.value.name, caught.value.suggestion) == (name, suggestion)
 
 
-def test_a_step_that_python_cannot_read_is_an_error() -> None:
+def test_a_step_with_invalid_python_syntax_is_an_error() -> None:
     composition = composed(documents=["d"])
     for step in ("9" * 5000, r"'\x'", r"'\N{foo}'", r"'\d'", "'\0'", "'\ud800'", "'\n'"):
         with pytest.raises(PromptError) as caught:
@@ -173,13 +171,13 @@ def test_a_step_that_python_cannot_read_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("pointer", [None, 3, ("documents", 0)])
-def test_what_is_not_text_is_no_path(pointer: Any) -> None:
+def test_a_path_that_is_not_text_is_refused(pointer: Any) -> None:
     with pytest.raises(PromptError) as caught:
         composed().why(pointer)
     assert (caught.value.name, caught.value.value) == ("pointer", type(pointer).__name__)
 
 
-def test_a_layer_tells_where_it_is_sent_and_what_the_budget_did_to_it() -> None:
+def test_why_reports_the_spans_the_status_and_the_trim_of_a_layer() -> None:
     layers = Layers("S", before_input=MemoPrompt(), after_input=TextPrompt("{{ extra.note }}", name="note"))
     documents = [f"{number} " * 30 for number in range(9)]
     composition = composed(layers, 120, documents=documents, extra={"note": ""})
@@ -206,7 +204,7 @@ def test_a_layer_tells_where_it_is_sent_and_what_the_budget_did_to_it() -> None:
     assert (dropped.trims["before_input[0]"].remaining, dropped.trims["before_input[0]"].of) == (0, 9)
 
 
-def test_the_reason_has_a_column_of_its_own() -> None:
+def test_the_reason_has_a_separate_column() -> None:
     documents = [f"{number} " * 30 for number in range(9)]
     table = composed(Layers("S", before_input=MemoPrompt()), 120, documents=documents).explain()
     head, _, *rows, _, _ = str(table).split("\n")
@@ -216,7 +214,7 @@ def test_the_reason_has_a_column_of_its_own() -> None:
     assert any(row.why for row in table)
 
 
-def test_messages_without_text_and_without_results_are_answered_truthfully() -> None:
+def test_why_answers_for_messages_without_text_and_without_results() -> None:
     history = [Message("user", "q"), *TRAFFIC, Message("assistant", (), (ToolCall("2", "look"),)), Message("user", "r")]
     composition = composed(conversation=history, intermediate=TRAFFIC, tools=[ToolSpec("look")])
     statuses = {
@@ -236,7 +234,7 @@ def test_messages_without_text_and_without_results_are_answered_truthfully() -> 
     assert closing.why("intermediate").status == "empty"
 
 
-def test_examples_are_those_of_the_context_and_not_those_of_the_selection() -> None:
+def test_paths_of_examples_use_the_indexes_of_the_context() -> None:
     pool = [Example(f"in{number}", f"out{number}", id=str(number)) for number in range(4)]
     composition = composed(Layers(ExamplesPrompt(selector=StaticSelector(ids=["2", "0"]))), examples=pool)
     texts = [composition.marked_text(0)[span.start : span.end] for span in composition.why("examples[2]").spans]
@@ -244,7 +242,7 @@ def test_examples_are_those_of_the_context_and_not_those_of_the_selection() -> N
     assert composition.why("examples[1]").spans == ()
 
 
-def test_examples_that_a_selector_scored_are_those_of_the_context() -> None:
+def test_paths_of_scored_examples_use_the_indexes_of_the_context() -> None:
     pool = [Example("patch a tyre", "Glue it."), Example("cook rice", "Boil it.")]
     composition = composed(Layers(ExamplesPrompt(selector=KeywordSelector(1))), user_input="rice", examples=pool)
     texts = [composition.marked_text(0)[span.start : span.end] for span in composition.why("examples[1]").spans]
@@ -252,7 +250,7 @@ def test_examples_that_a_selector_scored_are_those_of_the_context() -> None:
     assert composition.why("examples[0]").spans == ()
 
 
-def test_examples_that_a_selector_wrote_itself_are_no_part_of_the_context() -> None:
+def test_examples_created_by_a_selector_are_not_part_of_the_context() -> None:
     class Own:
         def select(self, query: str, examples: Any) -> list[Example]:
             return [Example("mine", "too")]
@@ -298,7 +296,7 @@ def test_examples_of_the_context_are_not_read_by_a_prompt_with_examples() -> Non
     assert {span.prompt for span in both.why("examples").spans} == {"system[1]"}
 
 
-def test_it_says_where_an_item_is_from() -> None:
+def test_the_reason_contains_the_source_of_an_item() -> None:
     items = [Document("Green tea: 80 degrees.", source="tea.md", position=3), Document("x" * 5000, source="milk.md")]
     facts = [Fact("Tea is a plant.", source="flora"), "Milk is white."]
     layers = Layers(before_input=(MemoPrompt(size=Size(max=100, cut="items")), KnowledgePrompt()))
@@ -311,7 +309,7 @@ def test_it_says_where_an_item_is_from() -> None:
         assert "; from" not in composition.why(pointer).reason, pointer
 
 
-def test_a_kwarg_is_known_by_every_way_a_template_reads_it() -> None:
+def test_a_kwarg_is_found_by_each_path_of_templates() -> None:
     layers = Layers(AdditionalInfoPrompt("{{ root }}"), before_input=TextPrompt("{{ additional_kwargs['a, b'] }}"))
     sent = UserInput("x", additional_kwargs={"root": "/srv", "a, b": "odd", "unread": 1})
     composition = composed(layers, user_input=sent)
@@ -324,13 +322,13 @@ def test_a_kwarg_is_known_by_every_way_a_template_reads_it() -> None:
 
 
 class Own(BasePrompt):
-    """A prompt whose text comes from code."""
+    """Prompt with text from code."""
 
     def format_2_str(self, ctx: PromptContext) -> str:
         return ctx.documents[0].text
 
 
-def test_what_code_of_the_developer_may_show_is_not_said_to_be_left_out() -> None:
+def test_an_item_that_custom_code_can_show_is_unknown() -> None:
     composition = composed(Layers(Own()), documents=[Document("a fact")])
     assert composition.why("documents[0]").status == "unknown"
     assert "system[0]" in composition.why("documents[0]").reason
@@ -338,7 +336,7 @@ def test_what_code_of_the_developer_may_show_is_not_said_to_be_left_out() -> Non
     assert [(span.prompt, span.text, span.trust) for span in answer.spans] == [("system[0]", "a fact", "untrusted")]
 
 
-def test_a_prompt_that_another_one_changes_is_not_said_to_be_empty() -> None:
+def test_a_prompt_that_a_wrapper_changes_is_unknown() -> None:
     loud = WrapPrompt(TextPrompt("quiet"), "{{ wrapped_str | upper }}")
     assert composed(Layers(loud)).why("system[0].wrapped_prompts[0]").status == "unknown"
 
@@ -357,7 +355,7 @@ def test_a_cut_names_the_item_that_does_not_fit() -> None:
             [],
             "documents[0] does not fit",
         ),
-        # The facts have a higher priority, so that documents which fit are left out because of a fact.
+        # The facts have a higher priority, so that documents that fit are omitted because of a fact.
         ([MemoPrompt(), KnowledgePrompt()], [SHORT, SHORT, SHORT], ["fact " * 200], "knowledge[0] of before_input[1]"),
     ]
     wrong: list[str] = []

@@ -1,4 +1,4 @@
-"""Prompts in files: front matter, places, locales, packages, and reloading all at once or not at all."""
+"""Prompts in files: front matter, places, locales, packages, and atomic reloads."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def ask(text: str = "hi", **fields: Any) -> PromptContext:
 
 
 def faults(folder: Path, **files: str) -> list[tuple[str, int | None, str | None]]:
-    """Return file, line and key of every problem of a folder."""
+    """Return file, line and key of each problem of a folder."""
     write(folder, **files)
     with pytest.raises(PromptFilesError) as raised:
         PromptFolder.load(folder)
@@ -84,7 +84,7 @@ def test_a_file_without_front_matter_is_a_system_prompt(folder: Path) -> None:
         prompts["hlp"]
 
 
-def test_front_matter_says_everything_about_a_prompt(folder: Path) -> None:
+def test_front_matter_sets_all_fields_of_a_prompt(folder: Path) -> None:
     write(
         folder,
         sources=(
@@ -108,7 +108,7 @@ def test_front_matter_says_everything_about_a_prompt(folder: Path) -> None:
     assert "* one" in text and "<untrusted-" in text
 
 
-def test_prompts_stand_in_their_places_by_order_and_name(folder: Path) -> None:
+def test_prompts_have_their_places_by_order_and_name(folder: Path) -> None:
     write(
         folder,
         b="B",
@@ -128,7 +128,7 @@ def test_prompts_stand_in_their_places_by_order_and_name(folder: Path) -> None:
     assert prompts.files["apart"].role is None
 
 
-def test_layers_takes_other_fields_and_prompts_stand_behind_those_of_the_folder(folder: Path) -> None:
+def test_layers_accepts_other_fields_and_appends_prompts_to_the_prompts_of_the_folder(folder: Path) -> None:
     write(folder, a="A", ask="---\nrole: input\n---\nQ: {{ user_input }}")
     prompts = PromptFolder.load(folder)
     layers = prompts.layers(system="more", after_input=["x", "y"], conversation=False)
@@ -153,7 +153,7 @@ def test_a_kind_without_text_has_its_default_template(folder: Path, kind: str) -
     assert prompt.size == type(prompt)().size
 
 
-def test_a_schema_is_checked_before_anything_is_rendered(folder: Path) -> None:
+def test_a_schema_is_checked_before_the_rendering(folder: Path) -> None:
     write(
         folder,
         project=(
@@ -202,7 +202,7 @@ def test_locales_are_one_prompt_with_a_fallback(folder: Path) -> None:
     ]
 
 
-def test_the_fallback_may_say_which_locale_it_is(folder: Path) -> None:
+def test_the_fallback_can_have_a_locale(folder: Path) -> None:
     write(folder, a="---\nlocale: no\n---\nHei", a__en="Hi")
     prompt = PromptFolder.load(folder)["a"]
     assert [prompt.format_2_str(ask(locale=locale)) for locale in (None, "no", "en", "fr")] == [
@@ -213,7 +213,7 @@ def test_the_fallback_may_say_which_locale_it_is(folder: Path) -> None:
     ]
 
 
-def test_without_a_fallback_the_first_locale_is_it(folder: Path) -> None:
+def test_the_first_locale_replaces_a_missing_fallback(folder: Path) -> None:
     write(folder, a__zh="好", a__en="Hi")
     assert PromptFolder.load(folder)["a"].format_2_str(ask(locale="fr")) == "Hi"
 
@@ -228,7 +228,7 @@ def test_inner_folders_are_part_of_the_name_and_hidden_ones_are_skipped(folder: 
     assert list(PromptFolder.load(folder)) == ["inner/deep/a", "inner/deep/zh"]
 
 
-def test_the_same_files_have_the_same_version_wherever_they_are(tmp_path: Path) -> None:
+def test_the_same_files_have_the_same_version_in_any_folder(tmp_path: Path) -> None:
     versions = set()
     for name, text in (
         ("one", b"A\n{{ extra }}"),
@@ -244,7 +244,7 @@ def test_the_same_files_have_the_same_version_wherever_they_are(tmp_path: Path) 
     assert PromptFolder.load(tmp_path / "one").version not in {version for version, _, _ in versions}
 
 
-def test_what_the_front_matter_says_changes_the_version_too(folder: Path) -> None:
+def test_a_change_of_the_front_matter_changes_the_version(folder: Path) -> None:
     write(folder, a="---\norder: 1\n---\nA")
     before = PromptFolder.load(folder)
     write(folder, a="---\norder: 2\n---\nA")
@@ -253,7 +253,7 @@ def test_what_the_front_matter_says_changes_the_version_too(folder: Path) -> Non
     assert before["a"].template.version == after["a"].template.version
 
 
-def test_a_composition_knows_the_versions_of_its_prompts(folder: Path) -> None:
+def test_a_composition_lists_the_versions_of_its_prompts(folder: Path) -> None:
     write(folder, a="A")
     prompts = PromptFolder.load(folder)
     assert compose(prompts.layers(), ask()).versions["system[0]"] == prompts["a"].template.version
@@ -373,7 +373,7 @@ def test_a_problem_in_a_file_is_reported_with_its_line(folder: Path) -> None:
     assert failures == []
 
 
-def test_everything_that_is_wrong_with_one_front_matter_is_named_in_the_order_of_its_lines(folder: Path) -> None:
+def test_the_error_names_each_problem_of_a_front_matter_in_order(folder: Path) -> None:
     text = "---\nordr: 1\nkind: memos\nbudget:\n  maxx: 5\n  min: a\nkind: memo\nfence: yes\n---\n{% if %}"
     assert faults(folder, a=text) == [
         ("a", 2, "ordr"),
@@ -385,26 +385,26 @@ def test_everything_that_is_wrong_with_one_front_matter_is_named_in_the_order_of
     ]
 
 
-def test_text_that_begins_like_true_is_text(folder: Path) -> None:
+def test_text_that_begins_with_true_is_text(folder: Path) -> None:
     schema = "{properties: {a: {description: true stories, default: falsehood}}}"
     write(folder, a=f"---\nkind: info\nvolatility: session\nschema: {schema}\n---\n{{{{ a }}}}")
     template = PromptFolder.load(folder)["a"].template
     assert template.json_schema == {"properties": {"a": {"description": "true stories", "default": "falsehood"}}}
 
 
-def test_of_many_problems_with_one_front_matter_some_are_named(folder: Path) -> None:
+def test_the_error_of_many_problems_names_the_first_and_counts_the_rest(folder: Path) -> None:
     found = faults(folder, a="---\n" + "a: 1\n" * 10_000 + "---\n")
     assert found[:20] == [("a", line, "a") for line in range(2, 22)]
-    assert found[20:] == [("a", None, None)]  # the number of the others
+    assert found[20:] == [("a", None, None)]  # the number of the other problems
 
 
-def test_a_yaml_bomb_is_refused_at_once(folder: Path) -> None:
+def test_a_yaml_bomb_is_refused_quickly(folder: Path) -> None:
     levels = "".join(f"  l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]\n" for n in range(1, 12))
     bomb = f"---\nschema:\n  l0: &l0 [lol]\n{levels}---\nx"
     assert faults(folder, a=bomb) == [("a", 4, None)]
 
 
-def test_all_broken_files_are_named_at_once(folder: Path) -> None:
+def test_the_error_names_all_invalid_files(folder: Path) -> None:
     (folder / "bytes.prompt.j2").write_bytes(b"ok\nok\n\xff\xfe")
     found = faults(
         folder,
@@ -424,14 +424,14 @@ def test_all_broken_files_are_named_at_once(folder: Path) -> None:
     ]
 
 
-def test_an_error_in_one_locale_is_blamed_on_its_file(folder: Path) -> None:
+def test_the_error_of_a_locale_names_its_file(folder: Path) -> None:
     (fault,) = faults(folder, a="fine", a__zh="---\nlocale: zh\n---\n{% if %}")
     assert fault[:2] == ("a.zh", 4)
     (fault,) = faults(folder, a="fine", a__zh="\n{{ usr }}")
     assert fault[:2] == ("a.zh", 2)
 
 
-def test_locales_may_repeat_but_not_contradict_the_fallback(folder: Path) -> None:
+def test_locales_can_repeat_but_not_contradict_the_fallback(folder: Path) -> None:
     write(folder, a="---\nrole: input\n---\nA", a__zh="---\nrole: input\nversion: 2\n---\nB")
     assert isinstance(PromptFolder.load(folder)["a"], TextPrompt)
     contradictions = faults(folder, a__zh="---\nversion: 2\nrole: system\nkind: memo\n---\nB")
@@ -475,7 +475,7 @@ def test_a_huge_file_is_not_read(folder: Path) -> None:
     assert faults(folder, a="fine") == [("big", None, None)]
 
 
-def test_links_that_go_in_circles_and_pipes_are_named(folder: Path) -> None:
+def test_the_error_names_cyclic_links_and_pipes(folder: Path) -> None:
     inner = folder / "inner"
     inner.mkdir()
     (inner / "up").symlink_to(folder, target_is_directory=True)
@@ -488,7 +488,7 @@ def test_links_that_go_in_circles_and_pipes_are_named(folder: Path) -> None:
 
 
 @pytest.mark.skipif(os.open not in os.supports_dir_fd, reason="the system has no paths below an open folder")
-def test_a_folder_that_is_too_deep_for_a_path_is_named(folder: Path) -> None:
+def test_the_error_names_a_folder_that_is_too_deep_for_a_path(folder: Path) -> None:
     write(folder, a="x")
     at = os.open(folder, os.O_RDONLY)
     for _ in range(50):
@@ -499,7 +499,7 @@ def test_a_folder_that_is_too_deep_for_a_path_is_named(folder: Path) -> None:
     os.close(at)
     with pytest.raises(PromptFilesError):
         PromptFolder.load(folder)
-    shutil.rmtree(folder)  # which later cleaning up could not
+    shutil.rmtree(folder)  # the final cleanup could not remove it
 
 
 def test_a_link_to_a_file_of_the_folder_is_followed(folder: Path, tmp_path: Path) -> None:
@@ -510,8 +510,8 @@ def test_a_link_to_a_file_of_the_folder_is_followed(folder: Path, tmp_path: Path
         assert PromptFolder.load(path)["a"].format_2_str(ask()) == "Shared."
 
 
-def test_a_link_that_leads_out_of_the_folder_is_not_read(folder: Path, tmp_path: Path) -> None:
-    out = tmp_path / f"{folder.name}-beside"  # whose name begins with that of the folder
+def test_a_link_to_a_target_outside_of_the_folder_is_not_read(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / f"{folder.name}-beside"  # its name begins with the name of the folder
     out.mkdir()
     (out / "b.prompt.j2").write_text("hush")
     write(folder, a="fine")
@@ -532,7 +532,7 @@ def test_a_link_that_leads_out_of_the_folder_is_not_read(folder: Path, tmp_path:
     assert [*prompts] == ["a"]
 
 
-def test_a_folder_that_is_exchanged_for_a_link_meanwhile_leads_nowhere(tmp_path: Path) -> None:
+def test_a_folder_that_is_replaced_by_a_link_during_a_read_is_not_followed(tmp_path: Path) -> None:
     top, out, link = tmp_path / "top", tmp_path / "out", tmp_path / "link"
     for folder, words in ((top / "inner", "fine"), (out, "hush")):
         folder.mkdir(parents=True)
@@ -561,7 +561,7 @@ def test_a_folder_that_is_exchanged_for_a_link_meanwhile_leads_nowhere(tmp_path:
     assert read_regular_text(top / "inner/a.txt", folder=top.resolve()) == "fine"
 
 
-def test_a_link_that_leads_out_of_a_package_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_to_a_target_outside_of_a_package_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "out.txt").write_text("hush")
     for parent in ("one", "two"):  # a package without __init__.py, spread over two folders
         (tmp_path / parent / "spread_prompts").mkdir(parents=True)
@@ -575,7 +575,7 @@ def test_a_link_that_leads_out_of_a_package_is_not_read(tmp_path: Path, monkeypa
     assert any(file.endswith("b.prompt.j2") for file in files)
 
 
-def test_nothing_changed_means_the_same_objects(folder: Path) -> None:
+def test_a_reload_without_changes_keeps_the_objects(folder: Path) -> None:
     write(folder, a="A", b="B")
     prompts = PromptFolder.load(folder)
     a, layers, version = prompts["a"], prompts.layers(), prompts.version
@@ -587,7 +587,7 @@ def test_nothing_changed_means_the_same_objects(folder: Path) -> None:
     assert prompts.layers() is layers
 
 
-def test_a_reload_replaces_what_changed_and_keeps_the_rest(folder: Path) -> None:
+def test_a_reload_replaces_changed_prompts_and_keeps_the_rest(folder: Path) -> None:
     write(folder, a="A", b="B", gone="x", a__zh="好")
     prompts = PromptFolder.load(folder)
     before = dict(prompts)
@@ -601,7 +601,7 @@ def test_a_reload_replaces_what_changed_and_keeps_the_rest(folder: Path) -> None
     assert prompts.reload().changed == ("a",)
 
 
-def test_the_memo_stays_warm_over_a_reload_that_changes_nothing(folder: Path) -> None:
+def test_the_cache_stays_warm_after_a_reload_without_changes(folder: Path) -> None:
     write(folder, a="A {{ extra.x }}")
     prompts = PromptFolder.load(folder)
     cache, ctx = RenderCache(), ask(extra={"x": "y"})
@@ -610,7 +610,7 @@ def test_the_memo_stays_warm_over_a_reload_that_changes_nothing(folder: Path) ->
     assert compose(prompts.layers(), ctx, cache=cache).system is first.system
 
 
-def test_when_something_is_broken_the_old_version_stays_and_the_result_says_so(folder: Path) -> None:
+def test_a_reload_with_an_error_keeps_the_old_version_and_returns_the_error(folder: Path) -> None:
     write(folder, a="A", b="B")
     prompts = PromptFolder.load(folder)
     before = (dict(prompts), prompts.version, prompts.layers(), dict(prompts.files))
@@ -630,7 +630,7 @@ def test_when_something_is_broken_the_old_version_stays_and_the_result_says_so(f
     assert prompts["a"].format_2_str(ask()) == "A2"
 
 
-def test_readers_never_see_a_half_reloaded_folder(folder: Path) -> None:
+def test_readers_see_no_partial_reload(folder: Path) -> None:
     write(folder, a="1", b="1")
     prompts = PromptFolder.load(folder)
     seen: set[str] = set()
@@ -667,7 +667,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def test_a_package_brings_its_prompts_along_also_zipped(package: str) -> None:
+def test_prompts_of_a_package_are_read_also_from_a_zip_file(package: str) -> None:
     prompts = PromptFolder.from_package(f"{package}.prompts")
     assert list(prompts) == ["a", "inner/b"]
     assert prompts["a"].format_2_str(ask(locale="zh")) == "好"
@@ -680,7 +680,7 @@ def test_a_package_brings_its_prompts_along_also_zipped(package: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["no_such_package_anywhere", "", "json.decoder", "agentkit.cli"])
-def test_a_package_that_has_no_prompts_is_refused_by_name(name: str) -> None:
+def test_the_error_names_a_package_without_prompts(name: str) -> None:
     with pytest.raises(PromptFilesError) as caught:
         PromptFolder.from_package(name)
     (error,) = caught.value.errors
@@ -698,7 +698,7 @@ LINES = st.one_of(st.builds("{}: {}".format, KEYS, VALUES | st.text(max_size=9))
 
 @law
 @given(st.lists(LINES, max_size=6).map("\n".join))
-def test_any_front_matter_is_read_or_refused_in_words(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+def test_any_front_matter_is_read_or_a_typed_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     folder = tmp_path_factory.getbasetemp() / "any"
     folder.mkdir(exist_ok=True)
     try:
@@ -713,7 +713,7 @@ def test_any_front_matter_is_read_or_refused_in_words(tmp_path_factory: pytest.T
         assert len(prompts) == 1
 
 
-def test_a_folder_says_what_it_holds(folder: Path) -> None:
+def test_a_folder_has_a_repr_and_immutable_files(folder: Path) -> None:
     write(folder, a="A")
     prompts = PromptFolder.load(str(folder))
     assert repr(prompts) == f"PromptFolder({folder.as_posix()!r}, 1 prompts, version {prompts.version})"
@@ -721,7 +721,7 @@ def test_a_folder_says_what_it_holds(folder: Path) -> None:
         prompts.files["b"] = prompts.files["a"]  # type: ignore[index]
 
 
-def test_yaml_is_loaded_by_files_with_front_matter_only(folder: Path) -> None:
+def test_only_files_with_front_matter_import_yaml(folder: Path) -> None:
     write(folder, a="A")
     code = (
         "import sys; from agentkit.prompts import *; assert 'yaml' not in sys.modules; "
@@ -731,7 +731,7 @@ def test_yaml_is_loaded_by_files_with_front_matter_only(folder: Path) -> None:
     assert done.stdout == "False\n"
 
 
-def test_an_input_of_the_folder_takes_the_place_of_the_usual_one(folder: Path) -> None:
+def test_an_input_of_the_folder_replaces_the_default_input(folder: Path) -> None:
     write(folder, ask="---\nrole: input\nkind: input\n---\n")
     layers = PromptFolder.load(folder).layers()
     assert isinstance(layers, Layers)

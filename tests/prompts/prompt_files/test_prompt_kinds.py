@@ -10,10 +10,10 @@ from agentkit_prompts.prompters.slots import SlotPrompt
 from tests.paths import ROOT
 
 _NO_KINDS = {BasePrompt, WrapPrompt, SlotPrompt}
-"""Classes that contain other prompts, or are written by a prompter: a file cannot describe them."""
+"""Classes that contain other prompts or belong to a prompter: a file cannot describe them."""
 
 
-def test_every_public_prompt_class_is_a_kind_and_is_drawn_by_the_laws() -> None:
+def test_each_public_prompt_class_is_a_kind_and_is_drawn_by_the_laws() -> None:
     module = importlib.import_module("agentkit.prompts")
     public = [getattr(module, name) for name in module.__all__]
     classes = {item for item in public if isinstance(item, type) and issubclass(item, BasePrompt)}
@@ -21,7 +21,7 @@ def test_every_public_prompt_class_is_a_kind_and_is_drawn_by_the_laws() -> None:
     assert missing == [], "add a row to PROMPT_KINDS in prompts/agentkit_prompts/prompt_files/prompt_kinds.py"
 
 
-def test_a_folder_and_the_page_of_templates_list_every_kind() -> None:
+def test_a_folder_and_the_page_of_templates_list_each_kind() -> None:
     texts = {
         "the docstring in prompts/agentkit_prompts/prompt_files/prompt_folder.py": PromptFolder.__doc__ or "",
         "the table in docs/templates.md": (ROOT / "docs/templates.md").read_text("utf-8"),

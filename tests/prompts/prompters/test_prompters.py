@@ -1,4 +1,4 @@
-"""Prompters: slots, history, tools, tokens, and what they refuse."""
+"""Prompters: slots, history, tools, tokens, and errors."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def user_of(prompter: Prompter, *args: Any, **kwargs: Any) -> str:
 
 
 @given(st.dictionaries(SLOT_NAMES, WORDS, min_size=2, max_size=5), st.data())
-def test_values_are_filled_in_literally_and_never_looked_at_again(values: dict[str, str], data: st.DataObject) -> None:
+def test_values_are_inserted_literally_and_not_expanded(values: dict[str, str], data: st.DataObject) -> None:
     hostile = {
         name: value + data.draw(st.sampled_from(["", *(f"{{{other}}}" for other in values)]))
         for name, value in values.items()
@@ -80,21 +80,21 @@ def test_values_are_filled_in_literally_and_never_looked_at_again(values: dict[s
 @pytest.mark.parametrize(
     "text", ["{}", "{a b}", "{x:>8}", "{q!r}", "{q.upper}", '{"a": 1}', "{", "}", "{{}}", "{% x %}", "{{ 1 }}"]
 )
-def test_what_is_no_plain_word_in_braces_stays_as_it_is(text: str) -> None:
+def test_braces_without_a_plain_word_do_not_change(text: str) -> None:
     prompter = ChatPrompter(f"{text} then {{topic}}").for_model(system="S")
     assert system_of(prompter, "v") == f"S\n{text} then v\n\n"
     assert system_of(prompter, {"topic": "v"}) == system_of(prompter, "v")
 
 
-def test_attributes_of_a_value_are_never_read() -> None:
+def test_attributes_of_a_value_are_not_read() -> None:
     assert "{topic.__class__}" in system_of(ChatPrompter("{topic} {topic.__class__}"), "v")
 
 
-def test_one_pair_of_braces_more_is_text_around_the_value() -> None:
+def test_an_additional_pair_of_braces_is_text() -> None:
     assert system_of(ChatPrompter("{{topic}}").for_model(system="S"), "v") == "S\n{v}\n\n"
 
 
-def test_line_breaks_of_an_instruction_stay_as_they_are() -> None:
+def test_line_breaks_of_an_instruction_do_not_change() -> None:
     assert system_of(ChatPrompter("a\r\n{x}\n\n").for_model(system="S"), "v") == "S\na\r\nv\n\n\n\n"
 
 
@@ -104,20 +104,20 @@ def test_numbers_are_written_as_text() -> None:
     assert "n=True" in system_of(ChatPrompter("n={n}"), True)
 
 
-def test_a_key_that_is_no_slot_is_what_the_user_says() -> None:
+def test_a_key_without_a_slot_is_the_input_of_the_user() -> None:
     prompter = ChatPrompter("About {topic}", extra_keys=["tone"])
     assert user_of(prompter, {"topic": "a", "tone": "b", "anything": "hello {topic}"}) == "hello {topic}"
     assert user_of(prompter, {"topic": "a", "tone": "b"}) == ""
 
 
-def test_all_missing_and_unexpected_keys_are_named_at_once() -> None:
+def test_the_error_names_all_missing_and_unexpected_keys() -> None:
     prompter = ChatPrompter("{topic} {tone} {limit}")
     with pytest.raises(PrompterError) as caught:
         prompter.generate_prompt({"topik": "a", "limit": ["b"], "x": "c"})
     assert [problem.place for problem in caught.value.problems] == ["topic", "tone", "topik", "x", "limit"]
 
 
-def test_two_keys_more_than_slots_are_refused_where_one_is_the_input() -> None:
+def test_two_keys_without_a_slot_are_refused() -> None:
     assert fault(lambda: ChatPrompter("Hi").generate_prompt({"a": "1", "b": "2"})) == "a, b"
 
 
@@ -131,7 +131,7 @@ class Unwritable:
         raise ValueError("no text")
 
 
-def test_values_of_a_wrong_type_are_named_before_any_becomes_text() -> None:
+def test_the_error_names_values_of_a_wrong_type_before_any_conversion() -> None:
     prompter = ChatPrompter("{a}")
     with pytest.raises(PrompterError) as caught:
         prompter.generate_prompt({"a": "1", "question": Unwritable()})
@@ -146,12 +146,12 @@ def test_input_that_is_neither_text_nor_slots_is_refused(given: object) -> None:
     assert fault(lambda: ChatPrompter("Hi").generate_prompt(given)) == "input"  # type: ignore[call-overload]
 
 
-def test_without_input_a_slot_is_missing_and_a_chat_is_empty() -> None:
+def test_a_missing_input_is_an_error_for_a_slot_and_empty_in_a_chat() -> None:
     assert fault(lambda: ChatPrompter("{topic}").generate_prompt()) == "topic"
     assert user_of(ChatPrompter("Hi")) == ""
 
 
-def test_alpaca_refuses_text_that_no_slot_would_show() -> None:
+def test_alpaca_refuses_text_without_a_slot() -> None:
     assert fault(lambda: AlpacaPrompter("Hi").generate_prompt("lost?")) == "input"
     assert fault(lambda: AlpacaPrompter("{topic}").generate_prompt({"topic": "a", "more": "lost?"})) == "more"
     assert AlpacaPrompter("{topic}").generate_prompt({"topic": "a", "more": ""})
@@ -163,7 +163,7 @@ def test_alpaca_refuses_text_that_no_slot_would_show() -> None:
 # Instructions
 
 
-def test_extra_keys_follow_the_instruction_in_every_form_of_it() -> None:
+def test_extra_keys_follow_each_form_of_instruction() -> None:
     block = "Here are some extra messages you can referred to:\n\n### tone:\nwarm\n\n"
     assert system_of(ChatPrompter("Hi", "tone").for_model(system="S"), "warm") == f"S\nHi\n{block}\n"
     assert system_of(ChatPrompter(extra_keys="tone").for_model(system="S"), "warm") == f"S\n\n{block}\n"
@@ -173,22 +173,22 @@ def test_extra_keys_follow_the_instruction_in_every_form_of_it() -> None:
 
 
 @pytest.mark.parametrize("keys", [{"a": "b"}, 7, ["a b"], ["{x}"], [1], [""]])
-def test_extra_keys_that_could_not_be_slots_are_refused(keys: Any) -> None:
+def test_extra_keys_that_cannot_be_slots_are_refused(keys: Any) -> None:
     assert fault(lambda: ChatPrompter("Hi", extra_keys=keys)) == "extra_keys"
 
 
-def test_a_part_of_an_instruction_that_nobody_would_say_is_reported() -> None:
+def test_an_unused_part_of_an_instruction_is_a_warning() -> None:
     with pytest.warns(UserWarning) as caught:
         ChatPrompter({"assistant": "Hi"})
     assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize("instruction", [["a"], 1, {"system": 1, "user": None}])
-def test_an_instruction_that_is_no_text_is_refused(instruction: Any) -> None:
+def test_an_instruction_that_is_not_text_is_refused(instruction: Any) -> None:
     assert fault(lambda: ChatPrompter(instruction)) == "instruction"
 
 
-def test_an_instruction_without_text_leaves_the_system_line_alone() -> None:
+def test_an_empty_instruction_does_not_change_the_system_line() -> None:
     for instruction in (None, "", {}, {"system": ""}, {"system": "{topic}"}):
         prompter = ChatPrompter(instruction).for_model(system="S")
         assert system_of(prompter, "" if not prompter.slots else {"topic": ""}) == "S"
@@ -197,7 +197,7 @@ def test_an_instruction_without_text_leaves_the_system_line_alone() -> None:
 # History
 
 
-def test_both_forms_of_history_may_be_mixed_and_system_messages_stay() -> None:
+def test_both_forms_of_history_can_be_mixed_with_system_messages() -> None:
     prompter = ChatPrompter("Hi", history=[["q0", "a0"]]).for_model(**IM)
     history: list[Any] = [
         Message("user", "q1"),
@@ -211,7 +211,7 @@ def test_both_forms_of_history_may_be_mixed_and_system_messages_stay() -> None:
     assert "<|im_start|>assistant\na1<|im_end|>\n<|im_start|>system\nBe kind.<|im_end|><|im_start|>user\nq2" in text
 
 
-def test_every_wrong_item_of_a_history_is_named() -> None:
+def test_the_error_names_each_invalid_item_of_a_history() -> None:
     history = [
         ["only"],
         ["a", "b", "c"],
@@ -236,7 +236,7 @@ def test_every_wrong_item_of_a_history_is_named() -> None:
 
 
 @pytest.mark.parametrize("history", ["text", {"role": "user"}, 5])
-def test_a_history_that_is_no_list_is_refused(history: Any) -> None:
+def test_a_history_that_is_not_a_list_is_refused(history: Any) -> None:
     assert fault(lambda: ChatPrompter("Hi", history=history)) == "history"
 
 
@@ -263,7 +263,7 @@ def test_tool_calls_of_a_history_are_written_as_json_or_with_the_models_tokens()
     assert call["function"] == {"name": "look", "arguments": '{"q": "{x} é"}'}
 
 
-def test_arguments_that_are_no_json_are_written_as_they_are() -> None:
+def test_arguments_that_are_not_json_are_written_unchanged() -> None:
     history = [
         Message("user", "q"),
         Message("assistant", tool_calls=(ToolCall("c1", "look", "{oops"),)),
@@ -276,7 +276,7 @@ def test_arguments_that_are_no_json_are_written_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("cut", [slice(0, 3), slice(3, 5)])
-def test_half_a_tool_call_in_a_history_is_refused_instead_of_dropped(cut: slice) -> None:
+def test_an_incomplete_tool_call_in_a_history_is_refused(cut: slice) -> None:
     assert fault(lambda: ChatPrompter("Hi").generate_prompt("q", TRAFFIC[cut])) == "history"
 
 
@@ -292,7 +292,7 @@ def test_half_a_tool_call_in_a_history_is_refused_instead_of_dropped(cut: slice)
         ({"role": "user", "content": [{"type": "image_url"}]}, "content[0]"),
     ],
 )
-def test_parts_of_a_message_that_cannot_be_written_are_refused(message: Any, place: str) -> None:
+def test_unsupported_parts_of_a_message_are_refused(message: Any, place: str) -> None:
     with pytest.raises(PrompterError) as caught:
         ChatPrompter("Hi").generate_prompt("q", [message])
     assert [problem.place for problem in caught.value.problems] == [f"history[0].{place}"]
@@ -301,7 +301,7 @@ def test_parts_of_a_message_that_cannot_be_written_are_refused(message: Any, pla
 # Tools
 
 
-def test_a_request_holds_the_tools_exactly_as_they_were_given() -> None:
+def test_a_request_contains_the_tools_unchanged() -> None:
     bare = {"type": "function", "function": {"name": "noop"}}
     assert ChatPrompter("Hi", tools=[bare]).generate_prompt("q", return_dict=True)["tools"] == [bare]
     spec = ToolSpec("add", "Add.")
@@ -311,7 +311,7 @@ def test_a_request_holds_the_tools_exactly_as_they_were_given() -> None:
     assert "tools" not in ChatPrompter("Hi", tools=[]).generate_prompt("q", tools=[], return_dict=True)
 
 
-def test_required_beside_the_parameters_reaches_a_model_inside_them() -> None:
+def test_required_next_to_the_parameters_is_moved_into_the_parameters() -> None:
     tool = {
         "type": "function",
         "function": {
@@ -327,7 +327,7 @@ def test_required_beside_the_parameters_reaches_a_model_inside_them() -> None:
     assert spec.strict and spec.description == ""
 
 
-def test_every_wrong_tool_is_named() -> None:
+def test_the_error_names_each_invalid_tool() -> None:
     tools = [
         "f",
         {"name": "f"},
@@ -348,7 +348,7 @@ def test_every_wrong_tool_is_named() -> None:
 # The model
 
 
-def test_the_tokens_of_a_model_belong_to_a_copy() -> None:
+def test_for_model_returns_a_copy_with_the_tokens() -> None:
     plain = ChatPrompter("Hi")
     local = plain.for_model(system="S", soh="<h>", eoh=None)
     again = local.for_model(soa="<a>", system=None)
@@ -357,17 +357,17 @@ def test_the_tokens_of_a_model_belong_to_a_copy() -> None:
     assert local.for_model(system="", soh="").generate_prompt("q") == "Hi\n\n\n\n\n\nq\n\n"
 
 
-def test_every_unknown_token_is_named_with_the_nearest() -> None:
+def test_the_error_suggests_a_name_for_each_unknown_token() -> None:
     with pytest.raises(PrompterError) as caught:
         ChatPrompter("Hi").for_model(soo="x", tool_start="y", eoa=1, system=2)  # type: ignore[arg-type]
     assert [problem.place for problem in caught.value.problems] == ["soo", "tool_start", "eoa", "system"]
 
 
-def test_a_system_line_with_braces_is_no_template() -> None:
+def test_a_system_line_with_braces_is_not_a_template() -> None:
     assert system_of(ChatPrompter("Hi").for_model(system="Use {json} only."), "q") == "Use {json} only.\nHi\n\n"
 
 
-def test_the_reply_is_what_follows_the_prompt_or_the_split() -> None:
+def test_the_reply_is_the_text_after_the_prompt_or_the_split() -> None:
     local = ChatPrompter("Hi").for_model(**IM)
     prompt = local.generate_prompt("q")
     assert local.get_response(prompt + "yes", prompt) == "yes"
@@ -380,7 +380,7 @@ def test_the_reply_is_what_follows_the_prompt_or_the_split() -> None:
 # Hooks, labels, logs
 
 
-def test_a_hook_replaces_everything_and_must_return_all_four() -> None:
+def test_a_hook_can_replace_all_parts_and_must_return_all_four() -> None:
     def hook(input: Any, history: Any, tools: Any, label: Any) -> tuple[Any, ...]:
         return f"<<{input}>>", [*(history or []), ["q", "a"]], [ADD], f"{label}!"
 
@@ -391,7 +391,7 @@ def test_a_hook_replaces_everything_and_must_return_all_four() -> None:
     assert fault(lambda: ChatPrompter("Hi", pre_hook=lambda *given: given[0]).generate_prompt("x")) == "pre_hook"
 
 
-def test_a_label_ends_a_text_and_is_text() -> None:
+def test_a_label_is_literal_text_at_the_end() -> None:
     assert ChatPrompter("Hi").generate_prompt("q", label="yes").endswith("q\n\nyes")
     assert ChatPrompter("Hi").generate_prompt("q", label="yes", return_dict=True) == ChatPrompter("Hi").generate_prompt(
         "q", return_dict=True
@@ -399,7 +399,7 @@ def test_a_label_ends_a_text_and_is_text() -> None:
     assert fault(lambda: ChatPrompter("Hi").generate_prompt("q", label=1)) == "label"  # type: ignore[call-overload]
 
 
-def test_show_logs_what_is_generated(caplog: pytest.LogCaptureFixture) -> None:
+def test_show_logs_the_generated_prompt(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "agentkit.prompters"):
         said = ChatPrompter("Hi").generate_prompt("q", show=True)
         ChatPrompter("Hi").generate_prompt("q")
@@ -409,7 +409,7 @@ def test_show_logs_what_is_generated(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.messages == [f"ChatPrompter: {said}", f"ChatPrompter: {request}", "EmptyPrompter: q"]
 
 
-def test_what_the_caller_gives_and_gets_is_never_shared() -> None:
+def test_arguments_and_results_are_not_shared_with_the_prompter() -> None:
     slots, history, tools = {"a": "1", "q": "2"}, [["x", "y"], {"role": "user", "content": "z"}], [ADD]
     before = copy.deepcopy((slots, history, tools))
     prompter = ChatPrompter("{a}")
@@ -420,10 +420,10 @@ def test_what_the_caller_gives_and_gets_is_never_shared() -> None:
     assert prompter.generate_prompt(slots, history, tools, return_dict=True)["tools"] == [ADD]
 
 
-# One composition behind both forms
+# The composition of both forms
 
 
-def test_what_the_user_sends_is_untrusted_and_says_where_it_is_from() -> None:
+def test_values_of_the_user_are_untrusted_with_their_pointers() -> None:
     prompter = ChatPrompter({"system": "About {topic}.", "user": "In {lang}: "})
     composition = compose(prompter.layers, prompter.context({"topic": "x", "lang": "en", "q": "hello"}, [["a", "b"]]))
     said = [
@@ -445,13 +445,13 @@ def test_what_the_user_sends_is_untrusted_and_says_where_it_is_from() -> None:
     assert [s.pointer for s in compose(one.layers, one.context("x")).spans if s.trust == "untrusted"] == ["user_input"]
 
 
-def test_a_value_that_the_developer_marks_is_trusted() -> None:
+def test_a_value_with_the_mark_trusted_is_trusted() -> None:
     prompter = ChatPrompter("{a} {b}")
     composition = compose(prompter.layers, prompter.context({"a": Trusted("mine"), "b": "theirs"}))
     assert [s.trust for s in composition.spans if s.pointer] == ["trusted", "untrusted"]
 
 
-def test_what_a_prompter_needs_is_part_of_the_schema_of_kwargs() -> None:
+def test_slots_are_part_of_the_schema_of_kwargs() -> None:
     schema = ChatPrompter({"system": "{a}", "user": "{b}"}).layers.additional_kwargs_schema
     assert schema is not None and set(schema["required"]) == {"a", "b"}
     with pytest.raises(KwargsError) as caught:
@@ -463,7 +463,7 @@ def test_what_a_prompter_needs_is_part_of_the_schema_of_kwargs() -> None:
     assert single is not None and "required" not in single
 
 
-def test_a_context_made_by_hand_works_as_the_prompters_own() -> None:
+def test_a_custom_context_is_equivalent_to_the_context_of_the_prompter() -> None:
     prompter = ChatPrompter("{topic}")
     by_hand = PromptContext(user_input=UserInput("q", additional_kwargs={"topic": "x"}))
     assert compose(prompter.layers, by_hand).to_openai() == prompter.generate_prompt(
@@ -478,7 +478,7 @@ def test_a_context_made_by_hand_works_as_the_prompters_own() -> None:
 # The layout as the chat template of any messages
 
 
-def test_a_layout_says_tool_traffic_behind_the_input_and_before_the_reply() -> None:
+def test_a_layout_writes_tool_traffic_after_the_input_and_before_the_reply() -> None:
     template = ChatPrompter("Hi").for_model(**IM, system="S").chat_template
     asked = [Message("system", "S\nHi\n\n"), Message("user", "q")]
     traffic = [Message("assistant", tool_calls=(ToolCall("c", "f", "{}"),)), Message("tool", "r", tool_call_id="c")]
@@ -490,7 +490,7 @@ def test_a_layout_says_tool_traffic_behind_the_input_and_before_the_reply() -> N
     )
 
 
-def test_a_layout_says_the_system_message_of_others_as_it_is() -> None:
+def test_a_layout_writes_a_system_message_unchanged() -> None:
     template = ChatPrompter().for_model(sos="<s>", eos="</s>").chat_template
     assert (
         template.render([{"role": "system", "content": "Mine."}, {"role": "user", "content": "q"}])
@@ -499,7 +499,7 @@ def test_a_layout_says_the_system_message_of_others_as_it_is() -> None:
     assert template.render([]) == "<s></s>\n\n\n\n\n\n"
 
 
-def test_a_layout_refuses_what_it_has_no_place_for() -> None:
+def test_a_layout_refuses_unsupported_messages_and_variables() -> None:
     alpaca = AlpacaPrompter("Hi").chat_template
     for messages in (
         [Message("user", "a"), Message("assistant", "b"), Message("user", "c")],
@@ -510,7 +510,7 @@ def test_a_layout_refuses_what_it_has_no_place_for() -> None:
     assert fault(lambda: alpaca.render([], thinking=True), ChatTemplateError) == "thinking"
 
 
-def test_a_layout_knows_its_control_tokens_and_stop_words() -> None:
+def test_a_layout_lists_its_control_tokens_and_stop_words() -> None:
     template = ChatPrompter("Hi").for_model(**{**IM, "eoh": "", "soe": "Tool: "}).chat_template
     assert template.control_tokens == ("<|im_start|>", "<|im_end|>", "Tool:")
     assert template.stop_words == ["<|im_end|>", "<|im_start|>user"]
@@ -521,7 +521,7 @@ def test_a_layout_knows_its_control_tokens_and_stop_words() -> None:
 # Empty
 
 
-def test_an_empty_prompter_says_the_input_itself() -> None:
+def test_an_empty_prompter_returns_the_input_itself() -> None:
     thing = object()
     assert EmptyPrompter().generate_prompt(thing) is thing
     assert EmptyPrompter().generate_prompt("{x}", [["a", "b"]], [ADD], "label") == "{x}"
@@ -538,7 +538,7 @@ def test_an_empty_prompter_says_the_input_itself() -> None:
     assert fault(lambda: EmptyPrompter("Hi")) == "instruction"
 
 
-# One's own
+# Custom prompters
 
 
 class Framed(Prompter):
@@ -547,7 +547,7 @@ class Framed(Prompter):
     system = "You are terse."
 
 
-class Terser(Framed):  # says it as its parent does
+class Terser(Framed):  # inherits the layout of its base class
     system = "Say one word."
 
 
@@ -555,7 +555,7 @@ class Bare(Prompter):
     layout: ClassVar[str] = "{instruction}\n{input}\n"
 
 
-def test_a_prompter_of_ones_own_is_a_layout() -> None:
+def test_a_custom_prompter_is_a_layout() -> None:
     said = Framed({"system": "Do {task}.", "user": "Now: "}, "tone").generate_prompt(
         {"task": "sums", "tone": "warm", "q": "1+1"}, [["a", "b"]]
     )
@@ -569,7 +569,7 @@ def test_a_prompter_of_ones_own_is_a_layout() -> None:
     assert Terser("Do.").generate_prompt("x") == "<S>Say one word.</S><I>Do.</I>|x|## Out:"
 
 
-def test_a_layout_without_a_place_for_the_system_line_does_not_say_it() -> None:
+def test_a_layout_without_a_place_for_the_system_line_omits_it() -> None:
     assert Bare("Do.").generate_prompt("x") == "Do.\nx\n"
     assert Bare("Do.").generate_prompt("x", return_dict=True)["messages"][0] == {"role": "system", "content": "Do."}
     assert fault(lambda: Bare("Do.").generate_prompt("x", tools=[ADD]), ChatTemplateError) == "tools"
@@ -580,7 +580,7 @@ class WithoutInstruction(Prompter):
     layout: ClassVar[str] = "{system}|{input}"
 
 
-def test_a_layout_without_a_place_for_the_instruction_says_it_behind_the_system_line() -> None:
+def test_a_layout_without_a_place_for_the_instruction_writes_it_after_the_system_line() -> None:
     assert WithoutInstruction("Do.").for_model(system="S").generate_prompt("x") == "S\nDo.|x"
 
 
@@ -595,15 +595,15 @@ def test_a_layout_without_a_place_for_the_instruction_says_it_behind_the_system_
         ("{input}{soa}", "{soo}", "soo, split"),
     ],
 )
-def test_a_layout_that_cannot_work_is_refused_when_it_is_written(layout: str, split: str, name: str) -> None:
+def test_an_invalid_layout_is_refused_in_the_definition_of_the_class(layout: str, split: str, name: str) -> None:
     assert fault(lambda: type("Wrong", (Prompter,), {"layout": layout, "split": split})) == name
 
 
-def test_the_base_says_what_it_lacks() -> None:
+def test_the_error_of_the_base_class_names_the_layout() -> None:
     assert fault(lambda: Prompter("Hi")) == "layout"
 
 
-def test_an_invalid_message_is_the_cause_of_the_error_about_a_history() -> None:
+def test_an_invalid_message_is_the_cause_of_the_error_of_a_history() -> None:
     with pytest.raises(PrompterError) as caught:
         ChatPrompter("Answer.", history=[{"role": "user", "content": 5}])
     assert isinstance(caught.value.__cause__, MessageError)

@@ -1,6 +1,4 @@
-"""The examples of the LazyLLM document, run. Where the document prints something else than the real system says, the
-test says what differs.
-"""
+"""Examples of the LazyLLM document. If their output differs from the output of LazyLLM, the test lists them."""
 
 from __future__ import annotations
 
@@ -36,31 +34,31 @@ BEFORE = ["你好", "你好，有什么能为您服务的"]
 
 
 def printed_by_the_document(text: str) -> str:
-    """What the document prints for an Alpaca prompt with one instruction: a space more before the heading, and one line
-    break less before the reply.
+    """Return an Alpaca prompt as the document prints it: with a space before the heading, and one line break less
+    before the reply.
     """
     return text.replace("\n\n### Instruction:", "\n\n ### Instruction:").replace("\n\n### Response:", "\n### Response:")
 
 
 def chat(*args: Any, **kwargs: Any) -> ChatPrompter:
-    """A chat prompter with the tokens that the document's output was printed with."""
+    """Return a chat prompter with the tokens of the output of the document."""
     tokens = {"sos": "<|start_system|>", "eos": "<|end_system|>", "soh": "<|Human|>:", "soa": "<|Assistant|>:"}
     return ChatPrompter(*args, **kwargs, system=LAZYLLM_SYSTEM, **tokens)
 
 
 def alpaca(*args: Any, **kwargs: Any) -> AlpacaPrompter:
-    """An Alpaca prompter with the line that LazyLLM puts in front of everything."""
+    """Return an Alpaca prompter with the first line of all prompts of LazyLLM."""
     return AlpacaPrompter(*args, **kwargs, system=LAZYLLM_SYSTEM)
 
 
 def lazy(*args: Any, **kwargs: Any) -> ChatPrompter:
-    """A chat prompter with that line."""
+    """Return a chat prompter with this line."""
     return ChatPrompter(*args, **kwargs, system=LAZYLLM_SYSTEM)
 
 
 def test_quick_start_with_a_user_instruction() -> None:
     prompter = alpaca({"user": QUESTION})
-    # The document prints the instruction inside the system text. The real system says it as the user's part.
+    # The document prints the instruction inside the system text. LazyLLM writes it in the message of the user.
     assert prompter.generate_prompt(SLOTS) == f"{SYSTEM}\n{ALPACA}\n\n### Instruction:\n\n\n{ANSWERED}### Response:\n"
     assert prompter.generate_prompt(SLOTS, return_dict=True) == {
         "messages": [
@@ -70,7 +68,7 @@ def test_quick_start_with_a_user_instruction() -> None:
     }
 
 
-def test_an_instruction_that_is_one_text_stands_where_the_document_prints_it() -> None:
+def test_an_instruction_of_one_text_is_at_the_place_of_the_document() -> None:
     prompter = alpaca(QUESTION)
     said = prompter.generate_prompt(SLOTS)
     assert said == f"{SYSTEM}\n{ALPACA}\n\n### Instruction:\n{ANSWERED}\n\n\n\n### Response:\n"
@@ -80,25 +78,25 @@ def test_an_instruction_that_is_one_text_stands_where_the_document_prints_it() -
     assert prompter.generate_prompt(SLOTS, return_dict=True)["messages"][1] == {"role": "user", "content": ""}
 
 
-def test_a_text_fills_the_one_slot_whatever_its_name() -> None:
+def test_a_text_fills_the_single_slot_of_any_name() -> None:
     said = alpaca(f"{ADD}, 输入为{{instruction}}").generate_prompt("a+b")
     assert said == f"{SYSTEM}\n{ALPACA}\n\n### Instruction:\n{ADD}, 输入为a+b\n\n\n\n### Response:\n"
 
 
-def test_an_extra_key_is_a_slot_under_its_own_heading() -> None:
+def test_an_extra_key_is_a_slot_under_a_separate_heading() -> None:
     said = alpaca(ADD, extra_keys="input").generate_prompt("a+b")
     assert said == (
         f"{SYSTEM}\n{ALPACA}\n\n### Instruction:\n{ADD}\n\n{EXTRA}\n\n### input:\na+b\n\n\n\n### Response:\n"
     )
 
 
-def test_chat_with_a_slot_puts_the_input_into_the_system_text_as_printed() -> None:
+def test_chat_with_a_slot_writes_the_input_in_the_system_text() -> None:
     said = chat(f"{ADD}，输入为{{input}}").generate_prompt("a+b")
     assert said == (f"<|start_system|>{SYSTEM}{ADD}，输入为a+b\n\n<|end_system|>\n\n\n<|Human|>:\n\n<|Assistant|>:\n")
 
 
-def test_chat_without_a_slot_puts_the_input_into_the_turn_of_the_user() -> None:
-    # The document's print of this one breaks off behind "<|Assistant|>".
+def test_chat_without_a_slot_writes_the_input_in_the_turn_of_the_user() -> None:
+    # The output in the document ends after "<|Assistant|>".
     said = chat(ADD).generate_prompt("a+b")
     assert said == f"<|start_system|>{SYSTEM}{ADD}\n\n<|end_system|>\n\n\n<|Human|>:\na+b\n<|Assistant|>:\n"
 
@@ -117,7 +115,7 @@ def test_tools_are_listed_as_json_in_a_text(given: str) -> None:
     )
 
 
-def test_tools_stand_beside_the_messages_of_a_request() -> None:
+def test_tools_are_next_to_the_messages_of_a_request() -> None:
     prompter = alpaca(PICK, extra_keys="input", tools=TOOLS)
     system = f"{SYSTEM}\n{ALPACA}\n\n### Instruction:\n{PICK}\n\n{EXTRA}\n\n### input:\n{WEATHER}\n\n"
     assert prompter.generate_prompt(WEATHER, return_dict=True) == {
@@ -132,14 +130,14 @@ def test_tools_at_construction_prohibit_tools_with_the_call() -> None:
     assert caught.value.name == "tools"
 
 
-def test_history_as_pairs_in_a_text_as_printed() -> None:
+def test_history_as_pairs_in_a_text() -> None:
     assert chat(TALK).generate_prompt("聊会儿天吧", history=[BEFORE]) == (
         f"<|start_system|>{SYSTEM}{TALK}\n\n<|end_system|>\n\n<|Human|>:{BEFORE[0]}<|Assistant|>:{BEFORE[1]}\n"
         "<|Human|>:\n聊会儿天吧\n<|Assistant|>:\n"
     )
 
 
-def test_history_in_both_forms_in_a_request_as_printed() -> None:
+def test_history_in_both_forms_in_a_request() -> None:
     messages = [{"role": "user", "content": BEFORE[0]}, {"role": "assistant", "content": BEFORE[1]}]
     expected = [
         {"role": "system", "content": f"{SYSTEM}\n{TALK}\n\n"},
@@ -150,7 +148,7 @@ def test_history_in_both_forms_in_a_request_as_printed() -> None:
         assert lazy(TALK).generate_prompt("聊会儿天吧", history=history, return_dict=True) == {"messages": expected}
 
 
-def test_message_dicts_work_in_a_text_too_though_the_document_says_they_do_not() -> None:
+def test_message_dicts_work_in_a_text_against_the_document() -> None:
     messages = [{"role": "user", "content": BEFORE[0]}, {"role": "assistant", "content": BEFORE[1]}]
     assert chat(TALK).generate_prompt("x", history=messages) == chat(TALK).generate_prompt("x", history=[BEFORE])
 
@@ -162,7 +160,7 @@ def test_alpaca_has_no_history() -> None:
     assert alpaca(ADD).generate_prompt("", history=[]) == alpaca(ADD).generate_prompt("")
 
 
-def test_tools_may_have_every_field_of_the_document_and_be_incomplete() -> None:
+def test_tools_can_have_each_field_of_the_document_and_can_be_incomplete() -> None:
     parameters = {"type": "object", "properties": {"arg-1": {"type": "string", "description": "x"}, "arg-2": {}}}
     function = {"name": "f", "description": "d", "parameters": parameters, "required": ["arg-1", "arg-2"]}
     tools = [{"type": "function", "function": function}]
@@ -184,9 +182,9 @@ async def test_a_prompter_with_a_hosted_and_with_a_local_model() -> None:
         assert asked.body["prompt"] == local.generate_prompt(SLOTS) and ANSWERED in asked.body["prompt"]
 
 
-@pytest.mark.skipif(not DOCUMENT.is_file(), reason="the documents are not beside this checkout")
-def test_what_the_document_prints_for_its_own_calls() -> None:
-    """Its calls are run as they stand, and what they print is compared with what stands behind them."""
+@pytest.mark.skipif(not DOCUMENT.is_file(), reason="the documents are not next to this checkout")
+def test_the_calls_of_the_document_have_its_output() -> None:
+    """Run the calls of the document unchanged, and compare the results with the output after each call."""
     scope: dict[str, Any] = {"lazyllm": SimpleNamespace(AlpacaPrompter=alpaca, ChatPrompter=chat)}
     compared: list[str] = []
     found: Any = None
@@ -196,7 +194,7 @@ def test_what_the_document_prints_for_its_own_calls() -> None:
             found = eval(call[1], scope)
         elif call and call[1].startswith(("p =", "prompter =", "tools=")):
             exec(call[1], scope)
-            # One prompt is printed without a call in front of it: that of the call before.
+            # A prompt without a preceding call is the output of the previous call.
             made = scope.get("p") if call[1].startswith("p =") else None
             found = made.generate_prompt("a+b") if made is not None else None
         elif found is not None and re.match(r" *['{]", line):
@@ -210,17 +208,17 @@ def test_what_the_document_prints_for_its_own_calls() -> None:
 
 
 def _literal(printed: str) -> Any:
-    """Return a value that is printed whole, without its closing quote, or with its tools on the next line."""
+    """Return a printed value that is complete, without its closing quote, or with its tools on the next line."""
     closed = printed if printed[-1] in "'}" else printed + ("'" if printed[0] == "'" else "}")
     return ast.literal_eval(closed)
 
 
 def _normal(value: Any) -> Any:
-    """Return a printed value without what is known to differ: written-out line ends, white space around headings."""
+    """Return a printed value without the known differences: literal line ends, white space around headings."""
     if isinstance(value, dict):
         return {key: _normal(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_normal(item) for item in value]
     text = value.replace("\\n", "\n").replace("\n\n ### Instruction:", "\n\n### Instruction:")
     text = re.sub(r"\n+### (Response|Function-call)", r"\n### \1", text)
-    return text + ":\n" if text.endswith("<|Assistant|>") else text  # one print breaks off there
+    return text + ":\n" if text.endswith("<|Assistant|>") else text  # one output ends there

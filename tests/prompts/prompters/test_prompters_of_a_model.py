@@ -1,4 +1,4 @@
-"""A prompter for one model: its tokens from the registry or by name, its tools, its agent, and no brand in front."""
+"""Prompters of a model: tokens from the registry or by name, tools, agents, and no brand in the default texts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-def test_no_default_says_who_the_model_is() -> None:
+def test_no_default_names_the_model() -> None:
     made = [prompter("Be brief.") for prompter in (AlpacaPrompter, ChatPrompter)]
     for prompter in made:
         assert "LazyLLM" not in str(prompter.generate_prompt("", return_dict=True)) + prompter.generate_prompt("")
@@ -37,7 +37,7 @@ def test_no_default_says_who_the_model_is() -> None:
     assert EmptyPrompter().generate_prompt("Hi", return_dict=True)["messages"] == [{"role": "user", "content": "Hi"}]
 
 
-def test_the_tokens_of_a_model_are_those_of_its_chat_template() -> None:
+def test_the_tokens_of_a_model_are_equal_to_its_chat_template() -> None:
     text = ChatPrompter("Be brief.").for_model("internlm2-chat-7b").generate_prompt("Hi", [["a", "b"]])
     turns = "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>"
     assert text == (
@@ -55,7 +55,7 @@ def test_a_model_that_is_unknown_or_has_no_roles_is_an_error() -> None:
         assert (caught.value.name, caught.value.value) == ("model", model)
 
 
-def test_tokens_may_be_given_when_it_is_made() -> None:
+def test_tokens_can_be_arguments_of_the_constructor() -> None:
     made = ChatPrompter("Be brief.", system="I am.", sos="<s>", soh="<u>", soa="<a>")
     assert made.generate_prompt("Hi") == "<s>I am.Be brief.\n\n\n\n\n<u>\nHi\n<a>\n"
     with pytest.raises(PrompterError) as caught:
@@ -67,13 +67,13 @@ def test_tokens_may_be_given_when_it_is_made() -> None:
     assert [problem.place for problem in caught.value.problems] == ["histry", "extra_key"]
 
 
-def test_tools_are_taken_as_they_are() -> None:
+def test_tools_are_used_unchanged() -> None:
     request = ChatPrompter("Use tools.", tools=[add]).generate_prompt("1+1?", return_dict=True)
     assert [one["function"]["name"] for one in request["tools"]] == ["add"]
     assert "Add two numbers." in ChatPrompter("Use tools.").generate_prompt("1+1?", tools=[add])
 
 
-def test_a_chain_and_an_agent_are_run_with_slots_and_history() -> None:
+def test_a_chain_and_an_agent_run_with_slots_and_history() -> None:
     model = ScriptedModel.repeat("Fine.")
     prompter = ChatPrompter("Reply in {language}.")
     slots = {"language": "English", "question": "How are you?"}
