@@ -87,22 +87,9 @@ class Rendered(DerivedCache):
         """Return the number of tokens, including media; the result for the last counter is cached."""
         return self.derive(count_tokens, counter)
 
-    def replace(self, old: str, new: str) -> Rendered:
-        """Return the rendering with `old` replaced in its text, also across segments."""
-        if old not in self.text:
-            return self
-        return self.map(lambda text: text.replace(old, new), old)
-
-    def map(self, change: Callable[[str], str], over: str = "") -> Rendered:
-        """Return the rendering with `change` applied to the text of each segment; media are unchanged.
-
-        If the result still contains the text `over`, it spans segments: neighbouring segments are then merged before
-        the change.
-        """
-        segments = [_changed(segment, change) for segment in self.segments()]
-        if over and over in "".join([segment.text for segment in segments]):
-            segments = [_changed(segment, change) for segment in _merged(segments)]
-        return Rendered.from_segments(segments)
+    def map(self, change: Callable[[str], str]) -> Rendered:
+        """Return the rendering with `change` applied to the text of each segment; media are unchanged."""
+        return Rendered.from_segments([_changed(segment, change) for segment in self.segments()])
 
     def __str__(self) -> str:
         """Return the text, with the alt text of media."""
@@ -160,16 +147,3 @@ def _changed(segment: Segment, change: Callable[[str], str]) -> Segment:
     if segment.media is not None:
         return segment
     return segment._replace(text=change(segment.text))
-
-
-def _merged(segments: Sequence[Segment]) -> list[Segment]:
-    """Return the segments, with neighbouring texts merged into one segment of their lower trust."""
-    merged: list[Segment] = []
-    for segment in segments:
-        if not merged or segment.media is not None or merged[-1].media is not None:
-            merged.append(segment)
-            continue
-        last = merged[-1]
-        lower = min(last, segment, key=lambda candidate: candidate.trust == "trusted")
-        merged[-1] = last._replace(text=last.text + segment.text, trust=lower.trust, pointer="")
-    return merged

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import PromptError
 from agentkit_prompts.templates.rendered import Joined, Rendered
-from agentkit_prompts.templates.spans import BREAK, broken_at, tile
+from agentkit_prompts.templates.spans import broken_at, tile
 
 
 def fenced(rendered: Rendered, ctx: PromptContext) -> Rendered:
@@ -22,12 +22,13 @@ def fenced(rendered: Rendered, ctx: PromptContext) -> Rendered:
         raise PromptError(
             "a fence needs PromptContext.session_key, a secret that is constant during a session", name="session_key"
         )
-    inner = rendered.replace(nonce, nonce[:1] + BREAK + nonce[1:])
+    inner = without_forged_nonce(rendered, nonce, keeps_trusted=False)
     return Joined([inner], before=f"<untrusted-{nonce}>\n", after=f"\n</untrusted-{nonce}>")
 
 
-def without_forged_nonce(rendered: Rendered, nonce: str) -> Rendered:
-    """Return a rendering in which each copy of the nonce is broken, unless it is trusted text of one span.
+def without_forged_nonce(rendered: Rendered, nonce: str, *, keeps_trusted: bool = True) -> Rendered:
+    """Return a rendering in which each copy of the nonce is broken; with `keeps_trusted`, except copies that are
+    trusted text of one span.
 
     Two neighbouring values can form a copy together.
     """
@@ -40,7 +41,8 @@ def without_forged_nonce(rendered: Rendered, nonce: str) -> Rendered:
     # A look-ahead also matches overlapping copies.
     for match in re.finditer(f"(?={nonce})", rendered.text):
         span = spans[bisect_right(starts, match.start()) - 1]
-        if span.trust == "untrusted" or match.start() + len(nonce) > span.end:
+        is_of_span = match.start() + len(nonce) <= span.end
+        if not (keeps_trusted and is_of_span and span.trust == "trusted"):
             cuts.append(match.start() + 1)
     if not cuts:
         return rendered
