@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 _DAY = 86_400.0
+_MAX_DATES = 32
+"""Maximum number of dates of a question: the time of each candidate is compared with each date."""
 _DECAY = 7 * _DAY
 """Seconds after which the nearness is 1/e: an event is mentioned in the days around it."""
 
@@ -89,18 +91,27 @@ _DATE_HINT = re.compile(rf"\d|ago|day|week|month|year|night|{'|'.join(_MONTHS)}"
 
 
 def find_dates(text: str, now: float) -> tuple[When, ...]:
-    """Return the dates that `text` names, each once, without days that do not exist."""
+    """Return the dates that `text` names, each once, without days that do not exist; at most `_MAX_DATES`."""
     if _DATE_HINT.search(text) is None:
         return ()
-    return tuple(dict.fromkeys(when for match in _matches(text) if (when := _read(match, now)) is not None))
+    dates: dict[When, None] = {}
+    for match in _matches(text):
+        when = _read(match, now)
+        if when is not None:
+            dates[when] = None
+        # Pasted text can contain hundreds of dates.
+        if len(dates) == _MAX_DATES:
+            break
+    return tuple(dates)
 
 
 def _matches(text: str) -> Iterator[re.Match[str]]:
-    taken: list[tuple[int, int]] = []
+    is_taken = bytearray(len(text))
     for pattern in _PATTERNS:
         for match in pattern.finditer(text):
-            if all(match.end() <= start or end <= match.start() for start, end in taken):
-                taken.append(match.span())
+            start, end = match.span()
+            if not any(is_taken[start:end]):
+                is_taken[start:end] = b"\1" * (end - start)
                 yield match
 
 

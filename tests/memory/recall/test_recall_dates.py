@@ -95,6 +95,13 @@ def test_several_dates_and_the_same_one_twice() -> None:
     assert (first.nearness(at(2023, 6, 5)), second.nearness(at(2023, 7, 5))) == (1.0, 1.0)
 
 
+def test_few_of_many_dates_of_a_pasted_text_are_compared() -> None:
+    dates = find_dates(
+        f"{'on 4 July ' * 40} {' '.join(f'2023-{month:02}-{day:02}' for month in (1, 2) for day in range(1, 29))}", NOW
+    )
+    assert len(dates) == len(set(dates)) == 32
+
+
 @given(st.text(max_size=80), st.floats(allow_nan=False))
 def test_no_text_and_no_clock_breaks_it(text: str, now: float) -> None:
     for when in find_dates(text + " last week, 29 February, on Monday, 3 days ago, yesterday, in June", now):
