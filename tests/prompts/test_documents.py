@@ -117,9 +117,9 @@ TABLE: dict[str, Snippets] = {
     "lmdeploy_chat_template": Snippets(
         "chat_templates/test_role_markers_document.py",
         same={
-            "test_the_prompt_that_the_document_prints_is_the_one_that_is_sent": [1],
+            "test_the_prompt_is_equal_to_the_prompt_in_the_document": [1],
             "test_the_registry_of_the_document": [3, 4, 5],
-            "test_the_defaults_are_those_of_the_document": [6],
+            "test_the_defaults_are_equal_to_the_document": [6],
             "test_a_derived_template_decorates_a_prompt": [7, 8, 9],
             "test_a_derived_template_renders_through_its_messages2prompt": [10],
             "test_the_code_of_the_document_runs_as_written": [11, 13, 14, 16, 17],

@@ -1,4 +1,4 @@
-"""Chat templates of our own, small enough to see through: well-behaved ones, and ones that look into the text."""
+"""Small chat templates: correct templates, and templates that inspect the text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ENVIRONMENT.globals["refuse"] = _refuse
 
 
 class Small:
-    """A chat template of a few lines of Jinja. `drawn` counts the renderings."""
+    """Chat template of a few lines of Jinja. `drawn` counts the renderings."""
 
     def __init__(self, source: str, control_tokens: Sequence[str], **model: Any) -> None:
         self._template = _ENVIRONMENT.from_string(source)
@@ -72,21 +72,21 @@ PLAIN: dict[str, Small] = {
         "{% for m in messages %}### {{ m.role | capitalize }}:\n{{ m.content }}\n\n{% endfor %}### Assistant:\n",
         ("### System:\n", "### User:\n", "### Assistant:\n", "### Tool:\n", "</s>"),
     ),
-    "glued": Small(  # nothing stands between messages, so two of them can form a token together
+    "glued": Small(  # No text is between messages, so two messages can form a token together.
         "<s>{% for m in messages %}{{ m.content }}{% for call in m.tool_calls %}{{ call.function.arguments }}"
         "{% endfor %}{% endfor %}",
         ("<s>", "</s>", "[INST]", "[/INST]", "<<SYS>>", "<</SYS>>", "Human:", "<|a|>", "<|a|><|b|>"),
     ),
-    "half written": Small(  # a token is completed around a value
+    "half written": Small(  # A token is completed around a value.
         "{% for m in messages %}<|{{ m.content }}|>{% endfor %}", ("<|user|>", "<|end|>", "|><|", "[gMASK]sop")
     ),
-    "decoding": Small(  # arguments are read and written anew
+    "decoding": Small(  # Arguments are parsed and serialized again.
         "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for call in m.tool_calls %}<call>"
         "{{ (call.function.arguments | fromjson) | tojson }}</call>{% endfor %}{% endfor %}",
         ("[system]", "[user]", "[assistant]", "[tool]", "<call>", "</call>"),
     ),
 }
-"""Templates that place what they are given, whatever it says."""
+"""Templates that insert values without an inspection."""
 
 INQUISITIVE: dict[str, Small] = {
     "reasoning": Small(
@@ -97,7 +97,7 @@ INQUISITIVE: dict[str, Small] = {
         "{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}<|im_start|>assistant\n",
         (*_CHATML_TOKENS, "<think>", "</think>"),
     ),
-    "poser": Small(  # a user message in the right tags passes for the answer of a tool
+    "poser": Small(  # A user message with the right tags looks like the answer of a tool.
         "{% for m in messages %}{% if m.content.startswith('<tool_response>') %}<|im_start|>tool\n{{ m.content }}"
         "{% else %}<|im_start|>{{ m.role }}\n{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}",
         (*_CHATML_TOKENS, "<tool_response>", "</tool_response>"),
@@ -114,7 +114,7 @@ INQUISITIVE: dict[str, Small] = {
     "cleaning": Small(
         "{% for m in messages %}<|m|>{{ m.content | replace('<|/m|>', '') }}<|/m|>{% endfor %}", ("<|m|>", "<|/m|>")
     ),
-    "cutting": Small(  # what it takes out lets the rest grow together
+    "cutting": Small(  # Removed text joins its neighbours.
         "{% for m in messages %}<|m|>{{ m.content.split('~') | join }}<|/m|>{% endfor %}", ("<|m|>", "<|/m|>")
     ),
     "sorting": Small(
@@ -124,4 +124,4 @@ INQUISITIVE: dict[str, Small] = {
         ("<|m|>", "<|/m|>", "<|py|>"),
     ),
 }
-"""Templates whose output depends on what the text says."""
+"""Templates with output that depends on the text."""

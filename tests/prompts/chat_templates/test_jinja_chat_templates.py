@@ -1,4 +1,4 @@
-"""Jinja chat templates: where they are read from, what they are given, and how they say what is wrong."""
+"""Jinja chat templates: files, arguments, and errors."""
 
 # ruff: noqa: E501 (a template is one line)
 
@@ -29,13 +29,13 @@ def show(source: str, messages: Any = HI, tools: Any = None, **kwargs: Any) -> s
     return JinjaChatTemplate(source, normalise=False).render(messages, tools, **kwargs)
 
 
-def test_a_conversation_reads_as_the_template_writes_it_and_ends_where_the_reply_begins() -> None:
+def test_the_template_writes_a_conversation_up_to_the_start_of_the_reply() -> None:
     template = JinjaChatTemplate(CHATML)
     assert template.render(HI) == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
     assert template.render(HI, add_generation_prompt=False) == "<|im_start|>user\nHi<|im_end|>\n"
 
 
-def test_messages_and_tools_of_ours_are_accepted_beside_plain_mappings() -> None:
+def test_messages_and_tools_of_agentkit_are_accepted() -> None:
     source = "{{ tools | tojson }}{% for m in messages %}[{{ m.role }}:{{ m.content }}{{ m.tool_calls | tojson }}]{% endfor %}"
     call = ToolCall("c1", "weather", '{"city": "Köln"}')
     text = show(source, [Message("assistant", "", (call,))], [ToolSpec("weather", "Tells.")])
@@ -43,7 +43,7 @@ def test_messages_and_tools_of_ours_are_accepted_beside_plain_mappings() -> None
     assert '"arguments": "{\\"city\\": \\"Köln\\"}"' in text
 
 
-def test_what_the_caller_passes_is_never_changed() -> None:
+def test_a_rendering_does_not_change_its_arguments() -> None:
     messages = [
         {"role": "user", "content": [{"type": "text", "text": "a"}]},
         {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]},
@@ -60,31 +60,31 @@ class Role(StrEnum):
     USER = "user"
 
 
-def test_a_template_sees_plain_json_types_only() -> None:
+def test_a_template_gets_only_plain_json_types() -> None:
     source = "{{ messages[0].role }} {{ messages[0].image }} {{ messages[0].size[0] + 1 }} {{ messages[0].flag }}"
     message = {"role": Role.USER, "content": "", "image": object(), "size": (1, 2.5), "flag": True}
     assert show(source, [message]) == "user <object> 2 True"
 
 
-def test_reasoning_is_found_under_every_name_it_goes_by() -> None:
+def test_reasoning_is_read_under_each_of_its_names() -> None:
     source = "{{ messages[0].reasoning_content }}|{{ messages[0].thinking }}"
     for name in ("reasoning", "thinking", "reasoning_content"):
         assert show(source, [{"role": "assistant", "content": "", name: "hm"}]) == "hm|hm"
 
 
-def test_json_is_written_without_escapes_and_with_the_options_that_templates_use() -> None:
+def test_tojson_writes_no_escapes_and_has_the_options_of_transformers() -> None:
     assert show("{{ {'a': '<ü>'} | tojson }}") == '{"a": "<ü>"}'
     assert show("{{ {'b': 'ü', 'a': 1} | tojson(ensure_ascii=True, sort_keys=True) }}") == '{"a": 1, "b": "\\u00fc"}'
     assert show("{{ [1, 2] | tojson(indent=1) }}") == "[\n 1,\n 2\n]"
     assert show("{{ [1, 2] | tojson(separators=(',', ':')) }}") == "[1,2]"
 
 
-def test_lines_of_blocks_leave_no_blank_behind_and_loops_can_be_left() -> None:
+def test_lines_of_blocks_leave_no_blank_line_and_break_and_continue_work() -> None:
     source = "  {% for i in range(9) %}\n  {% if i == 1 %}{% continue %}{% endif %}\n{{ i }}\n  {% if i == 3 %}{% break %}{% endif %}\n{% endfor %}\n"
     assert show(source) == "0\n2\n3\n"
 
 
-def test_the_date_is_the_one_that_was_given_and_there_is_no_clock_without() -> None:
+def test_templates_read_only_the_date_that_is_passed() -> None:
     source = "{% if strftime_now is defined %}{{ strftime_now('%d %b %Y') }}{% else %}26 Jul 2024{% endif %}"
     assert JinjaChatTemplate(source, now=datetime(2031, 3, 2), normalise=False).render(HI) == "02 Mar 2031"
     assert show(source) == "26 Jul 2024"
@@ -93,7 +93,7 @@ def test_the_date_is_the_one_that_was_given_and_there_is_no_clock_without() -> N
     assert caught.value.name == "strftime_now"
 
 
-def test_further_variables_and_documents_reach_the_template() -> None:
+def test_other_variables_and_documents_are_passed_to_the_template() -> None:
     source = "{{ enable_thinking }} {{ documents[0].title }}{{ bos_token }}"
     assert show(source, enable_thinking=False, documents=[{"title": "T", "text": "x"}], bos_token="<s>") == "False T<s>"
     document = Document("x", title="T", source="a.md", metadata={"page": 3})
@@ -101,17 +101,17 @@ def test_further_variables_and_documents_reach_the_template() -> None:
 
 
 @for_cases(("content", "expected"), [("Once upon ", "<assistant> Once upon "), ("Once upon", "<assistant> Once upon")])
-def test_the_last_message_can_be_left_open(content: str, expected: str) -> None:
+def test_the_last_message_can_stay_open(content: str, expected: str) -> None:
     source = "{% for m in messages %}<{{ m.role }}> {{ m.content }}</s>{% endfor %}{% if add_generation_prompt %}!{% endif %}"
     assert show(source, [{"role": "assistant", "content": content}], continue_final_message=True) == expected
 
 
-def test_an_open_message_ends_where_a_template_that_strips_ends_it() -> None:
+def test_an_open_message_ends_at_the_stripped_text() -> None:
     source = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</s>{% endfor %}"
     assert show(source, [{"role": "assistant", "content": " so "}], continue_final_message=True) == "<assistant>so"
 
 
-def test_the_last_text_part_or_the_reasoning_can_be_left_open() -> None:
+def test_the_last_text_part_or_the_reasoning_can_stay_open() -> None:
     parts = "{% for p in messages[-1].content %}{{ p.text }}/{% endfor %}"
     message = {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
     assert show(parts, [message], continue_final_message=True) == "a/b"
@@ -158,20 +158,20 @@ def test_an_error_raised_by_a_template_has_its_text_file_and_line() -> None:
         ("{% include 'x' %}", 1, None),
     ],
 )
-def test_a_template_that_fails_ends_in_a_typed_error(source: str, line: int, name: str | None) -> None:
+def test_a_failing_template_raises_a_typed_error(source: str, line: int, name: str | None) -> None:
     with pytest.raises(ChatTemplateError) as caught:
         show(source)
     assert (caught.value.line, caught.value.name, caught.value.refusal) == (line, name, None)
 
 
 @for_cases("messages", ["hi", {"role": "user"}, 3, None])
-def test_messages_that_are_none_are_refused(messages: Any) -> None:
+def test_invalid_messages_are_refused(messages: Any) -> None:
     with pytest.raises(ChatTemplateError) as caught:
         show(CHATML, messages)
     assert [place for place, _ in caught.value.problems] == ["messages"] or isinstance(messages, dict)
 
 
-def test_all_messages_and_tools_at_fault_are_named_at_once() -> None:
+def test_the_error_names_all_invalid_messages_and_tools() -> None:
     with pytest.raises(ChatTemplateError) as caught:
         show(CHATML, ["a", HI[0], 7])
     assert [place for place, _ in caught.value.problems] == ["messages[0]", "messages[2]"]
@@ -191,7 +191,7 @@ def test_cyclic_messages_and_tools_are_refused() -> None:
         assert len(caught.value.problems) == 1
 
 
-def test_an_empty_conversation_is_what_the_template_makes_of_it() -> None:
+def test_the_template_decides_about_an_empty_conversation() -> None:
     assert JinjaChatTemplate(CHATML).render([]) == "<|im_start|>assistant\n"
     with pytest.raises(ChatTemplateError) as caught:
         JinjaChatTemplate("{{ messages[0].role }}").render([])
@@ -211,7 +211,7 @@ def config(folder: Path, **fields: Any) -> Path:
     return folder / "tokenizer_config.json"
 
 
-def test_a_tokenizer_configuration_gives_template_and_tokens(tmp_path: Path) -> None:
+def test_a_tokenizer_configuration_contains_template_and_tokens(tmp_path: Path) -> None:
     source = "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}{{ pad_token }}"
     path = config(
         tmp_path,
@@ -228,14 +228,14 @@ def test_a_tokenizer_configuration_gives_template_and_tokens(tmp_path: Path) -> 
         assert template.control_tokens[:3] == ("<s>", "</s>", "<pad>")
 
 
-def test_a_template_file_beside_the_configuration_goes_first(tmp_path: Path) -> None:
+def test_a_template_file_precedes_the_configuration(tmp_path: Path) -> None:
     path = config(tmp_path, chat_template="old", bos_token="<s>")
     (tmp_path / "chat_template.jinja").write_text("{{ bos_token }}new{{ messages[0].content }}", encoding="utf-8")
     assert JinjaChatTemplate.from_file(path).render(HI) == "<s>newHi"
     assert JinjaChatTemplate.from_file(tmp_path / "chat_template.jinja").render(HI) == "<s>newHi"
 
 
-def test_of_several_templates_the_one_for_tools_is_used_where_there_are_tools(tmp_path: Path) -> None:
+def test_the_template_for_tools_is_used_if_tools_are_passed(tmp_path: Path) -> None:
     named = [
         {"name": "default", "template": "plain {{ messages[0].content }}"},
         {"name": "tool_use", "template": "{{ tools[0].function.name }} {{ messages[0].content }}"},
@@ -280,7 +280,7 @@ def test_a_configuration_without_a_template_is_refused(
     assert (error.template, error.name, error.line) == (str(tmp_path / "tokenizer_config.json"), name, line)
 
 
-def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.jinja").write_bytes(b"\xff\xfe")
     for name in ("none.jinja", "bad.jinja"):
         with pytest.raises(ChatTemplateError) as caught:
@@ -313,7 +313,7 @@ def test_the_markers_of_a_template_are_its_control_tokens(source: str, expected:
     assert expected <= set(JinjaChatTemplate(source).control_tokens)
 
 
-def test_a_field_that_is_given_elsewhere_is_named_with_its_place(tmp_path: Path) -> None:
+def test_the_error_names_a_misplaced_field_with_its_place(tmp_path: Path) -> None:
     (tmp_path / "m.jinja").write_text("x", "utf-8")
     makers: list[Callable[..., object]] = [
         JinjaChatTemplate,
@@ -327,7 +327,7 @@ def test_a_field_that_is_given_elsewhere_is_named_with_its_place(tmp_path: Path)
             assert repr(name) in str(caught.value)
 
 
-def test_a_line_of_a_template_in_a_json_file_is_not_one_of_the_file(tmp_path: Path) -> None:
+def test_a_line_of_a_template_in_a_json_file_is_not_a_line_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "tokenizer_config.json"
     file.write_text(json.dumps({"chat_template": "a\n{% if }"}, indent=2), "utf-8")
     with pytest.raises(ChatTemplateError) as caught:
@@ -336,7 +336,7 @@ def test_a_line_of_a_template_in_a_json_file_is_not_one_of_the_file(tmp_path: Pa
     assert f"{file}:2" not in str(caught.value)
 
 
-def test_a_template_beside_a_configuration_is_the_file_that_is_named(tmp_path: Path) -> None:
+def test_the_error_of_a_template_file_next_to_a_configuration_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": "{{ 1 }}"}), "utf-8")
     (tmp_path / "chat_template.jinja").write_text("a\n{% if }", "utf-8")
     with pytest.raises(ChatTemplateError) as caught:

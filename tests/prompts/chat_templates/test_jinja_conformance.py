@@ -12,7 +12,7 @@ CASES = CONFORMANCE / "chat_templates.jsonl"
 
 
 @pytest.mark.skipif(not CASES.is_file(), reason="the cases are not beside this checkout")
-def test_every_required_case_is_rendered_to_the_byte() -> None:
+def test_each_required_case_is_rendered_exactly() -> None:
     results = list(check("chat_templates", [CASES], every=tries(10, 1)))
     assert results
     assert [(name, problem) for name, problem in results if problem] == []

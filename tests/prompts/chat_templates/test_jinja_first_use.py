@@ -1,4 +1,4 @@
-"""What is rendered to get to know an untrusted chat template costs no more, all together, than one rendering may."""
+"""Limits of the renderings that inspect an untrusted chat template: together the limit of a single rendering."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SAYS = (
 
 @pytest.fixture
 def renderings(monkeypatch: pytest.MonkeyPatch) -> list[Meter]:
-    """The bounds of each rendering from now on."""
+    """Record the meters of later renderings."""
     seen: list[Meter] = []
 
     class Seen(Meter):
@@ -49,7 +49,7 @@ def work_of(renderings: list[Meter]) -> int:
 
 
 @pytest.mark.parametrize("rounds", [200, 2_000, 20_000, 60_000, 95_000])
-def test_small_conversations_together_cost_no_more_than_one_rendering(renderings: list[Meter], rounds: int) -> None:
+def test_all_inspecting_renderings_have_the_limit_of_one_rendering(renderings: list[Meter], rounds: int) -> None:
     template = JinjaChatTemplate(WORKS.replace("WORK", str(rounds)) + SAYS, lossy=True)
     template.diagnose()
     with suppress(ChatTemplateError):
@@ -60,7 +60,7 @@ def test_small_conversations_together_cost_no_more_than_one_rendering(renderings
     assert "add 2" in template.render(TALK[:1]), "what was found out before is no work of this rendering"
 
 
-def test_a_template_whose_markers_nobody_can_find_out_has_no_list_of_them() -> None:
+def test_a_template_with_markers_above_the_limit_has_no_list_of_tokens() -> None:
     assert "user:" in JinjaChatTemplate(WORKS.replace("WORK", "2_000") + SAYS).control_tokens
     costly = JinjaChatTemplate(WORKS.replace("WORK", "95_000") * 3 + SAYS)
     with pytest.raises(ChatTemplateError):
@@ -68,14 +68,14 @@ def test_a_template_whose_markers_nobody_can_find_out_has_no_list_of_them() -> N
     assert "user:" in replace(costly, limits=None).control_tokens, "the limits were the reason"
 
 
-def test_limits_that_are_enough_for_one_rendering_are_enough_to_get_to_know_a_template() -> None:
+def test_limits_for_one_rendering_are_sufficient_to_inspect_a_template() -> None:
     template = JinjaChatTemplate(SAYS, limits=Limits(rounds=4))
     assert "user:" in template.control_tokens
     assert template.diagnose()
     assert template.render(TALK[:1]) == "user: add 2"
 
 
-def test_to_look_for_what_a_text_lost_costs_no_more_than_the_text_may(renderings: list[Meter]) -> None:
+def test_the_search_for_lost_text_has_the_limit_of_the_text(renderings: list[Meter]) -> None:
     template = JinjaChatTemplate(WORKS.replace("WORK", "95_000") + SAYS)
     template.diagnose()
     del renderings[:]
@@ -83,11 +83,11 @@ def test_to_look_for_what_a_text_lost_costs_no_more_than_the_text_may(renderings
         template.render(TALK)
     except ChatTemplateError as error:
         assert error.problems
-    assert len(renderings) > 1, "nothing was looked for"
+    assert len(renderings) > 1, "no search was necessary"
     assert work_of(renderings) <= 2 * CHAT_LIMITS.rounds
 
 
-def test_a_text_is_looked_through_once_for_all_documents(renderings: list[Meter]) -> None:
+def test_a_text_is_searched_once_for_all_documents(renderings: list[Meter]) -> None:
     says = SAYS.replace("add 2{%", "{{ c.function.name }}{{ c.function.arguments }}{%")
     template = JinjaChatTemplate(says + "{% for d in documents %}{{ d.text }}{% endfor %}")
     for text in ("one", "two", "three"):
@@ -114,6 +114,6 @@ def test_more_markers_than_a_model_can_have_are_refused() -> None:
         assert caught.value.name == "added_tokens"
 
 
-def test_a_tokenizer_may_have_as_many_tokens_as_it_has() -> None:
+def test_a_tokenizer_can_have_thousands_of_tokens() -> None:
     tokens = [f"<unused{number}>" for number in range(6_000)]
     assert JinjaChatTemplate(SAYS, added_tokens=tokens).control_tokens[:6_000] == tuple(tokens)

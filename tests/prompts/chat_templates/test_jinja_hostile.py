@@ -1,4 +1,4 @@
-"""Jinja chat templates from anywhere: bombs and escapes end in a typed error, soon and without much memory."""
+"""Hostile Jinja chat templates: bombs and escapes end in a typed error, quickly and with little memory."""
 
 # ruff: noqa: E501 (a template is one line)
 
@@ -174,7 +174,7 @@ MADE = {
 
 @pytest.fixture(autouse=True)
 def little_memory() -> Iterator[None]:
-    """4 GiB of addresses and no more: a bomb that goes off is an error, not the end of the machine."""
+    """Limit the process to 4 GiB of addresses: a bomb above the limits is an error of the process."""
     resource = pytest.importorskip("resource", reason="limits of memory are Unix's")
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (4 << 30, before[1]))
@@ -182,7 +182,7 @@ def little_memory() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-@pytest.mark.untraced  # as many steps as the limits allow, each of them traced
+@pytest.mark.untraced  # A tracer would follow each step up to the limits.
 @pytest.mark.parametrize(
     "source", spread(thinned([*BOMBS, *(pytest.param(source, id=name) for name, source in MADE.items())], 4), 2)
 )
@@ -200,7 +200,7 @@ def test_a_hostile_template_ends_in_a_typed_error(source: str) -> None:
         "{{ messages[0].update }}",
     ],
 )
-def test_what_a_template_may_not_reach_is_not_there(source: str) -> None:
+def test_unreachable_attributes_are_undefined(source: str) -> None:
     assert JinjaChatTemplate(source, lossy=True).render(HI) == ""
 
 
@@ -237,7 +237,7 @@ WORKS = {
 
 @pytest.mark.untraced
 @for_cases("source", thinned([*WORKS.values()], 3))
-def test_work_that_is_done_in_one_place_and_repeated_in_another_ends_soon(source: str) -> None:
+def test_expensive_work_in_a_repeated_call_ends_quickly(source: str) -> None:
     start = thread_time()
     with suppress(ChatTemplateError):
         JinjaChatTemplate(source, lossy=True).render(HI)
@@ -262,13 +262,13 @@ BY_NAME = [
 
 
 @for_cases("expression", BY_NAME)
-def test_an_argument_that_is_given_by_name_is_checked(expression: str) -> None:
+def test_an_argument_by_name_is_checked(expression: str) -> None:
     with pytest.raises(ChatTemplateError) as caught:
         JinjaChatTemplate("{% set x = " + expression + " %}", lossy=True).render(HI)
     assert caught.value.line is not None
 
 
-def test_what_nobody_bounded_is_called_by_trusted_templates_only() -> None:
+def test_only_trusted_templates_call_methods_without_a_limit() -> None:
     with pytest.raises(ChatTemplateError):
         JinjaChatTemplate("{{ (1).to_bytes(3, 'big') }}", lossy=True).render(HI)
     assert JinjaChatTemplate("{{ (1).to_bytes(3, 'big') }}", lossy=True, limits=None).render(HI) == r"b'\x00\x00\x01'"
@@ -283,7 +283,7 @@ def test_a_date_of_a_thousand_characters_is_refused(written: str) -> None:
     assert len(replace(template, limits=None).render(HI)) == 600 * 4
 
 
-def test_limits_are_the_caller_s_to_set() -> None:
+def test_the_caller_sets_the_limits() -> None:
     source = "{% for i in range(1000) %}{{ messages[0].content }}{% endfor %}"
     assert len(JinjaChatTemplate(source).render(HI)) == 2000
     assert len(JinjaChatTemplate(source, limits=Limits(output_chars=2000)).render(HI)) == 2000
@@ -303,7 +303,7 @@ def test_a_long_conversation_is_within_the_limits() -> None:
     assert len(JinjaChatTemplate(source).render(messages)) > 2_000_000
 
 
-def test_a_template_s_failure_leaves_it_ready_for_the_next_conversation() -> None:
+def test_a_template_renders_again_after_a_failure() -> None:
     template = JinjaChatTemplate(
         "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{% endif %}{{ n }}{% endmacro %}{{ f(messages | length) }}", lossy=True
     )
@@ -313,7 +313,7 @@ def test_a_template_s_failure_leaves_it_ready_for_the_next_conversation() -> Non
 
 
 @for_cases("limits", [Limits(), None])
-def test_a_filter_that_appends_to_a_list_before_it_fails_leaves_the_callers_messages_alone(
+def test_a_failing_filter_that_appends_does_not_change_the_messages(
     limits: Limits | None,
 ) -> None:
     messages = [{"role": "user", "content": "hi", "list": ["a"]}]

@@ -1,4 +1,4 @@
-"""Isolated chat templates render as others do, in a process that is killed when it takes too much."""
+"""Isolated chat templates: the same text from a process that is killed at a limit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HI = [{"role": "user", "content": "Hi"}]
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="limits of a process are Unix's")
 
 
-def test_an_isolated_template_gives_what_it_gives_without_isolation() -> None:
+def test_an_isolated_template_renders_as_without_isolation() -> None:
     fields: dict[str, Any] = {"bos_token": "<s>", "now": datetime(2031, 1, 2)}
     here, away = JinjaChatTemplate(CHAT, **fields), JinjaChatTemplate(CHAT, isolated=True, **fields)
     assert away.render(MESSAGES, extra=[1, {"a": None}]) == here.render(MESSAGES, extra=[1, {"a": None}])
@@ -43,13 +43,13 @@ def test_an_isolated_template_gives_what_it_gives_without_isolation() -> None:
     assert away.diagnose() == here.diagnose()
 
 
-def test_a_mistake_is_reported_when_the_template_is_made() -> None:
+def test_an_invalid_template_is_an_error_at_construction() -> None:
     with pytest.raises(ChatTemplateError) as caught:
         JinjaChatTemplate("\n{{ 1 + }}", isolated=True)
     assert caught.value.line == 2
 
 
-def test_a_refusal_reaches_the_caller_and_the_process_goes_on() -> None:
+def test_a_refusal_is_raised_and_the_process_continues() -> None:
     template = JinjaChatTemplate("{{ raise_exception('No.') if messages|length > 1 }}ok", isolated=True, lossy=True)
     with pytest.raises(ChatTemplateError) as caught:
         template.render(MESSAGES)
@@ -59,7 +59,7 @@ def test_a_refusal_reaches_the_caller_and_the_process_goes_on() -> None:
     assert template._process._process is process
 
 
-def test_what_takes_too_much_memory_is_an_error_and_not_the_end() -> None:
+def test_exceeding_the_memory_is_an_error_and_the_next_rendering_works() -> None:
     template = JinjaChatTemplate(
         "{{ ('a' * (10**10 if messages|length > 1 else 1))|length }}", isolated=True, lossy=True, limits=None
     )
@@ -68,7 +68,7 @@ def test_what_takes_too_much_memory_is_an_error_and_not_the_end() -> None:
     assert template.render(HI) == "1"
 
 
-def test_a_process_that_crashes_is_an_error_and_another_one_starts() -> None:
+def test_a_crash_of_the_process_is_an_error_and_another_process_starts() -> None:
     deep = (
         "{% set ns = namespace(x=(1,)) %}{% for i in range(2) %}{% for j in range(99999) %}{% set ns.x = (ns.x,) %}"
         "{% endfor %}{% endfor %}{{ {ns.x: 1}|length }}"
@@ -76,14 +76,14 @@ def test_a_process_that_crashes_is_an_error_and_another_one_starts() -> None:
     template = JinjaChatTemplate(
         "{% if messages|length > 1 %}" + deep + "{% endif %}ok", isolated=True, lossy=True, limits=None
     )
-    # From Python 3.14 on the stack is watched while such a value is hashed, and the process lives.
+    # Python 3.14 and later checks the stack while it hashes such a value: the process continues.
     with pytest.raises(ChatTemplateError):
         template.render(MESSAGES)
     assert template.render(HI) == "ok"
 
 
 @pytest.mark.long
-def test_what_never_ends_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_rendering_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
     template = JinjaChatTemplate(
         "{% if messages|length > 1 %}" + endless + "{% endif %}ok", isolated=True, lossy=True, limits=None
@@ -95,7 +95,7 @@ def test_what_never_ends_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert template.render(HI) == "ok"
 
 
-def test_the_process_sees_no_keys_and_ends_with_its_template(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_process_has_no_keys_and_ends_with_its_template(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_API_KEY", "sk-1")
     template = JinjaChatTemplate("{{ messages[0].content }}", isolated=True)
     process = template._process._process
@@ -115,7 +115,7 @@ def test_a_template_with_another_time_shares_the_process() -> None:
     assert first._process is second._process is template._process
 
 
-def test_what_is_not_json_is_refused_with_what_to_pass() -> None:
+def test_a_value_that_is_not_json_is_refused_and_a_process_can_be_copied() -> None:
     with pytest.raises(ChatTemplateError):
         IsolatedProcess(WORKER, ChatTemplateError).ask("render", str, given=object())
     assert isinstance(copy.deepcopy(IsolatedProcess(WORKER, ChatTemplateError)), IsolatedProcess)
@@ -123,7 +123,7 @@ def test_what_is_not_json_is_refused_with_what_to_pass() -> None:
 
 
 @for_cases("isolated", [False, True])
-def test_a_template_that_was_used_can_be_copied_and_sent(isolated: bool) -> None:
+def test_a_used_template_can_be_copied_and_pickled(isolated: bool) -> None:
     used = JinjaChatTemplate(CHAT, bos_token="<s>", now=datetime(2031, 1, 2), isolated=isolated)
     made = [used.render(HI), used.control_tokens, used.with_now(datetime(2032, 1, 2)).render(HI)]
     for one in (copy.copy(used), copy.deepcopy(used), pickle.loads(pickle.dumps(used))):
@@ -131,7 +131,7 @@ def test_a_template_that_was_used_can_be_copied_and_sent(isolated: bool) -> None
         assert [one.render(HI), one.control_tokens, one.with_now(datetime(2032, 1, 2)).render(HI)] == made
 
 
-def test_what_imports_a_module_when_it_is_used_works_in_the_process() -> None:
+def test_a_filter_that_imports_a_module_works_in_the_process() -> None:
     codecs = [f"'a'.encode('{name}')" for name in sorted(CODECS)]
     written = ["'a&lt;b'|striptags", "[1, 'a']|pprint", "'a'|safe|striptags", *codecs]
     text = "".join([f"{{{{ {one} }}}}\n" for one in written])

@@ -1,4 +1,4 @@
-"""Jinja chat templates under limits and without mean what they mean to Jinja's own sandbox."""
+"""Jinja chat templates with and without limits, compared with the sandbox of Jinja."""
 
 # ruff: noqa: E501 (a template is one line)
 
@@ -105,7 +105,7 @@ def outcome(render: Any) -> str:
 
 
 @pytest.mark.parametrize("source", spread(SOURCES, 3))
-def test_a_template_says_the_same_with_limits_and_without_as_the_sandbox(source: str) -> None:
+def test_a_template_renders_as_in_the_sandbox_with_and_without_limits(source: str) -> None:
     expected = outcome(lambda: SANDBOX.from_string(source).render(messages=MESSAGES, tools=None))
     for limits in ({}, {"limits": None}):
         template = outcome(lambda limits=limits: JinjaChatTemplate(source, normalise=False, **limits).render(MESSAGES))  # type: ignore[misc]
@@ -145,7 +145,7 @@ EXPRESSIONS = st.recursive(
 
 @law
 @given(EXPRESSIONS)
-def test_any_expression_is_what_it_is_to_the_sandbox(expression: str) -> None:
+def test_any_expression_has_the_value_of_the_sandbox(expression: str) -> None:
     source = "{{ " + expression + " }}"
     expected = outcome(lambda: SANDBOX.from_string(source).render(messages=MESSAGES, tools=None))
     for limits in ({}, {"limits": None}):
@@ -156,6 +156,6 @@ def test_any_expression_is_what_it_is_to_the_sandbox(expression: str) -> None:
 
 
 @for_cases("name", ["lipsum()", "[1, 2] | random"])
-def test_what_draws_by_chance_is_not_there(name: str) -> None:
+def test_random_filters_are_unavailable(name: str) -> None:
     with pytest.raises(ChatTemplateError):
         JinjaChatTemplate("{{ " + name + " }}", limits=None).render([])

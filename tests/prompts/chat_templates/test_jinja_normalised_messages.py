@@ -1,4 +1,4 @@
-"""Jinja chat templates: messages brought into the shapes a template understands, and nothing lost without a word."""
+"""Jinja chat templates: messages in the form of a template, and errors for lost texts."""
 
 # ruff: noqa: E501 (a template is one line)
 
@@ -40,47 +40,47 @@ def call(arguments: Any, **fields: Any) -> dict[str, Any]:
 
 
 def render(source: str, *messages: Any, **fields: Any) -> str:
-    """Render twice: what was learnt about the template the first time must change nothing."""
+    """Render twice: the cached properties of the template must not change the text."""
     template = JinjaChatTemplate(source, **fields)
     text = template.render(list(messages))
     assert template.render(list(messages)) == text
     return text
 
 
-def test_null_content_is_no_text_and_other_null_fields_are_gone() -> None:
+def test_null_content_is_empty_and_other_null_fields_are_removed() -> None:
     source = "{% for m in messages %}{{ m.content }}|{{ m.name is defined }}|{{ m.tool_calls is defined }} {% endfor %}"
     assert render(source, {"role": "user", "content": None, "name": None, "tool_calls": []}) == "|False|False "
     assert render(source, {"role": "user"}) == "|False|False "
 
 
-def test_parts_are_joined_for_a_template_that_wants_text() -> None:
+def test_parts_are_joined_for_a_template_that_requires_text() -> None:
     parts = [{"type": "text", "text": "a "}, {"type": "image_url", "image_url": {"url": "x"}}, "b"]
     assert render(TEXTS, {"role": "user", "content": parts}) == "<user>a [image: x]b"
     assert render(TEXTS, Message("user", (Text("see "), Image(b"x")))).startswith("<user>see [image")
 
 
-def test_text_becomes_a_part_for_a_template_that_wants_parts() -> None:
+def test_text_becomes_a_part_for_a_template_that_requires_parts() -> None:
     assert render(PARTS, USER) == "<user>Hi"
     assert render(PARTS, Message("user", (Text("see "), Image(b"x")))) == "<user>see (image)"
 
 
-def test_each_role_is_given_what_the_template_takes_from_it() -> None:
+def test_each_role_has_the_form_that_the_template_reads() -> None:
     source = "{% for m in messages %}{% if m.role == 'user' %}{{ m.content[0].text }}{% else %}{{ m.content | upper }}{% endif %}/{% endfor %}"
     assert render(source, USER, {"role": "assistant", "content": [{"type": "text", "text": "yes"}]}) == "Hi/YES/"
 
 
-def test_arguments_are_objects_where_the_template_walks_through_them() -> None:
+def test_arguments_are_objects_if_the_template_iterates_over_them() -> None:
     for arguments in ('{"city": "Bonn", "n": 2}', {"city": "Bonn", "n": 2}):
         assert render(OBJECTS, USER, call(arguments)) == "<user>Hi<assistant>f city=Bonn n=2"
     assert render(OBJECTS, USER, call("")) == "<user>Hi<assistant>f"
 
 
-def test_arguments_are_json_text_where_the_template_prints_them() -> None:
+def test_arguments_are_json_text_if_the_template_prints_them() -> None:
     for arguments in ('{"city": "Köln"}', {"city": "Köln"}):
         assert 'f {"city": "Köln"}]' in render(TEXTS, USER, call(arguments))
 
 
-def test_arguments_that_are_no_object_reach_the_template_as_they_were_written() -> None:
+def test_arguments_that_are_not_an_object_are_passed_unchanged() -> None:
     source = TEXTS.replace("{{ c.function.arguments }}", "{{ c.function.arguments | tojson }}")
     assert 'f "{\\"broken"]' in render(source, USER, call('{"broken'))
     assert 'f "[1]"]' in render(source, USER, call("[1]"))
@@ -88,7 +88,7 @@ def test_arguments_that_are_no_object_reach_the_template_as_they_were_written() 
         render(OBJECTS, USER, call('{"broken'))
 
 
-def test_tool_calls_get_the_type_and_id_they_lack_and_results_the_call_they_answer() -> None:
+def test_tool_calls_get_a_missing_type_and_id_and_results_get_their_call() -> None:
     source = TEXTS + "{% for m in messages if m.role == 'tool' %} {{ m.tool_call_id }}:{{ m.name }}{% endfor %}"
     flat = {
         "role": "assistant",
@@ -101,20 +101,20 @@ def test_tool_calls_get_the_type_and_id_they_lack_and_results_the_call_they_answ
     assert text.endswith(" x:g 000000001:f")
 
 
-def test_tokens_that_nobody_gave_are_no_text() -> None:
+def test_missing_tokens_are_empty_texts() -> None:
     assert render("{{ bos_token + messages[0].content + eos_token }}", USER) == "Hi"
     with pytest.raises(ChatTemplateError) as caught:
         render("{{ bos_token + messages[0].content }}", USER, normalise=False)
     assert caught.value.name == "bos_token"
 
 
-def test_it_can_be_switched_off() -> None:
+def test_normalisation_can_be_disabled() -> None:
     assert render("{{ messages[0].content }}", {"role": "user", "content": None}, normalise=False) == "None"
     assert render("{{ messages[0].content }}", {"content": [1]}, normalise=False) == "[1]"
 
 
 def lost_in(error: ChatTemplateError) -> list[str]:
-    """Return what an error names as lost."""
+    """Return the lost items that an error names."""
     return [f"{place}: {lost}" for place, lost in error.problems]
 
 
@@ -163,7 +163,7 @@ ROLES = "{% for m in messages %}{% if m.role in ('user', 'assistant') %}{{ m.con
         ),
     ],
 )
-def test_what_a_template_leaves_out_is_an_error_unless_that_is_accepted(
+def test_omitted_messages_are_an_error_unless_the_template_is_lossy(
     source: str, messages: list[Any], lost: list[str]
 ) -> None:
     with pytest.raises(ChatTemplateError) as caught:
@@ -172,7 +172,7 @@ def test_what_a_template_leaves_out_is_an_error_unless_that_is_accepted(
     assert JinjaChatTemplate(source, lossy=True).render(messages) is not None
 
 
-def test_tools_that_a_template_ignores_are_an_error_unless_that_is_accepted() -> None:
+def test_ignored_tools_are_an_error_unless_the_template_is_lossy() -> None:
     with pytest.raises(ChatTemplateError) as caught:
         JinjaChatTemplate(TEXTS).render([USER], [ToolSpec("look")])
     assert lost_in(caught.value) == ["tools[0]: the tool 'look'"]
@@ -214,7 +214,7 @@ ARGUMENTS_ADD = "messages[1]: the arguments of the tool call 'add'"
         ),
     ],
 )
-def test_what_also_stands_elsewhere_is_lost_where_its_own_place_is_missing(source: str, lost: list[str]) -> None:
+def test_an_item_is_lost_if_its_text_is_only_at_another_place(source: str, lost: list[str]) -> None:
     function = {"name": "add", "description": "qqq, ok", "parameters": {"type": "object", "properties": {"a": {}}}}
     calls = [{"id": str(at), "function": {"name": "add", "arguments": {"a": "qqq"}}} for at in range(2)]
     talk = [
@@ -231,7 +231,7 @@ def test_what_also_stands_elsewhere_is_lost_where_its_own_place_is_missing(sourc
 
 @for_cases("content", ["So.", "So.\n", " So.", "<think>Hm.</think>\n\nSo.", [{"type": "text", "text": "So. "}]])
 @for_cases("arguments", ['{"a":2}', '{"a": 2, "b": 3}', {"a": 2, "b": [3, None, True]}, "{}"])
-def test_a_call_is_lost_whatever_the_text_beside_it_looks_like(content: Any, arguments: Any) -> None:
+def test_an_omitted_call_is_an_error_with_any_text_next_to_it(content: Any, arguments: Any) -> None:
     call = {"id": "123456789", "type": "function", "function": {"name": "add", "arguments": arguments}}
     talk = [
         {"role": "system", "content": "There is add."},
@@ -253,7 +253,7 @@ def test_text_that_a_template_rewrites_is_not_lost() -> None:
     assert render(source, USER, thought) == "Hi Yes. "
 
 
-def test_what_cannot_be_tried_with_another_word_counts_as_kept() -> None:
+def test_text_that_cannot_be_tested_with_another_word_is_kept() -> None:
     source = "{% for m in messages %}{{ {'on': 'yes', 'off': 'no'}[m.content] + '' }}{% endfor %}"
     assert render(source, {"role": "user", "content": "on"}) == "yes"
 
@@ -279,7 +279,7 @@ FLOW = (
         "{% for message in messages %}{% if message.content %}{% elif message.role == 'user' %}{{ message.content }}{% endif %}{% endfor %}",
     ],
 )
-def test_a_loop_over_the_messages_that_can_pass_one_over_is_found_out(source: str) -> None:
+def test_a_loop_that_can_skip_a_message_is_detected(source: str) -> None:
     template = JinjaChatTemplate(source)
     for _ in range(2):
         with pytest.raises(ChatTemplateError) as caught:
@@ -290,7 +290,7 @@ def test_a_loop_over_the_messages_that_can_pass_one_over_is_found_out(source: st
 WALK = "{% for m in messages %}{% set said = m.content %}{{ '#' * loop.index }}{{ said }}{% endfor %}"
 
 
-def test_a_conversation_is_whole_wherever_its_messages_stand() -> None:
+def test_an_omitted_message_is_found_at_any_position() -> None:
     talk = [{"role": role, "content": f"{role} {number}"} for number in range(4) for role in ("user", "assistant")]
     assert render(WALK, *talk).startswith("#user 0##assistant 0###user 1")
     dropping = WALK.replace("{{ said }}", "{{ said if loop.index != 5 }}")
@@ -311,7 +311,7 @@ def test_a_conversation_is_whole_wherever_its_messages_stand() -> None:
         "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% elif m.role == 'assistant' %}{{ 'x' }}{{ m.content }}{% else %}{% if m.role == 'system' %}{{ m.content }}{% endif %}{% endif %}{% endfor %}",
     ],
 )
-def test_a_loop_that_says_every_message_says_it_for_every_role(source: str) -> None:
+def test_a_loop_over_all_messages_writes_each_role(source: str) -> None:
     text = render(source, USER, {"role": "assistant", "content": "Yes"}, {"role": "user", "content": "Bye"})
     assert [word in text for word in ("Hi", "Yes", "Bye")] == [True] * 3
 
@@ -327,7 +327,7 @@ class Spoken:
     content: str
 
 
-def test_messages_of_other_libraries_are_read_field_by_field() -> None:
+def test_fields_of_messages_of_other_libraries_are_read() -> None:
     named = Message("user", "Hi", name="ann")
     report = Message("user", (Text("see "), File(b"x")))
     text = render(
@@ -348,18 +348,18 @@ def codes(source: str) -> set[str]:
     return {finding.code for finding in JinjaChatTemplate(source).diagnose()}
 
 
-def test_a_template_that_shows_everything_has_few_findings() -> None:
+def test_a_complete_template_has_few_findings() -> None:
     source = (
         "{% for m in messages %}<{{ m.role }}>{{ m.reasoning_content }}{% for p in ([m.content] if m.content is string "
         "else m.content) %}{{ p if p is string else p.text }}{% endfor %}{% for c in m.tool_calls or [] %}"
         "{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}{% endfor %}"
         "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}{{ '<assistant>' if add_generation_prompt }}"
     )
-    # A name directly before its arguments is no known format of calls.
+    # A name directly before its arguments is not a known format of calls.
     assert codes(source) == {"wants_object_arguments", "no_generation_blocks", "unreadable_tool_calls"}
 
 
-def test_what_a_template_leaves_out_or_requires_is_reported() -> None:
+def test_findings_report_omissions_and_requirements_of_a_template() -> None:
     assert {
         "ignores_tools",
         "drops_tool_calls",
@@ -396,7 +396,7 @@ def test_dropped_earlier_reasoning_is_reported() -> None:
     assert "earlier replies" in found[0].message
 
 
-def test_a_template_that_refuses_everything_says_so_and_no_more() -> None:
+def test_a_template_that_refuses_everything_has_one_finding() -> None:
     assert JinjaChatTemplate("{{ raise_exception('Never.') }}").diagnose() == [
         Finding(
             "refuses_everything",
@@ -415,7 +415,7 @@ def test_the_clock_and_the_variables_that_a_template_reads_are_reported() -> Non
     assert "now=" in told["reads_clock"]
 
 
-def test_what_a_model_thought_is_shown_where_the_template_says_so() -> None:
+def test_reasoning_is_shown_if_the_template_writes_it() -> None:
     shown = "{% for m in messages %}<{{ m.role }}>{% if m.reasoning_content %}({{ m.reasoning_content }}){% endif %}{{ m.content }}{% endfor %}"
     also = shown.replace("reasoning_content", "thinking")
     ours = Message("assistant", "Yes", thinking=(Thinking("hm", "anthropic", "sig"), Thinking(redacted="x")))
@@ -440,7 +440,7 @@ def test_thoughts_cannot_forge_a_role() -> None:
 
 
 class Watched(JinjaChatTemplate):
-    """A template that shows how often it is rendered."""
+    """Template that counts its renderings."""
 
     rendered: ClassVar[list[str]] = []
 
@@ -459,7 +459,7 @@ LAID_OUT = {
 
 @for_cases("body", LAID_OUT.values())
 @for_cases("indent", ["", "(indent=4)"])
-def test_where_calls_and_tools_are_in_their_own_places_one_rendering_shows_it(body: str, indent: str) -> None:
+def test_one_rendering_proves_that_calls_and_tools_are_at_their_places(body: str, indent: str) -> None:
     source = DECLARED.replace("{{ tools | tojson }}", "{% for t in tools %}{{ t | tojson" + indent + " }}{% endfor %}")
     source = source.replace("CALLS", EACH.replace("BODY", body))
     template = Watched(source)
@@ -473,8 +473,8 @@ def test_where_calls_and_tools_are_in_their_own_places_one_rendering_shows_it(bo
 
 
 @for_cases(("said", "quoted"), [("CALL", "[]"), ("Hi", "CALL")])
-def test_a_call_that_somebody_quotes_is_lost_all_the_same(said: str, quoted: str) -> None:
-    """What stands in a message is no evidence of a call, however exactly it is what the template would have written."""
+def test_an_omitted_call_that_is_quoted_in_a_message_is_an_error(said: str, quoted: str) -> None:
+    """The text of a message is no evidence of a call, even if it is equal to the output of the template."""
     source = DECLARED.replace(
         "CALLS", "{% if loop.index0 != 1 or loop.length < 3 %}" + EACH.replace("BODY", BOTH) + "{% endif %}"
     )
@@ -503,7 +503,7 @@ def test_a_call_that_somebody_quotes_is_lost_all_the_same(said: str, quoted: str
 
 
 class Fails(dict[str, Any]):
-    """A message whose fields cannot be read."""
+    """Message with unreadable fields."""
 
     def items(self) -> Any:
         raise ZeroDivisionError("mine")
@@ -519,13 +519,13 @@ class Fails(dict[str, Any]):
         call({"a": 10**5_000}),
     ],
 )
-def test_messages_that_cannot_be_read_or_written_are_refused(message: Any) -> None:
+def test_messages_that_cannot_be_read_or_serialized_are_refused(message: Any) -> None:
     with pytest.raises(ChatTemplateError) as caught:
         JinjaChatTemplate(TEXTS).render([USER, message])
     assert [place for place, _ in caught.value.problems] == ["messages"]
 
 
 @for_cases("thought", [True, 1.5, ["x"], {"a": 1}])
-def test_a_thought_that_is_no_text_is_shown_as_it_is(thought: Any) -> None:
+def test_a_thought_that_is_not_text_is_passed_unchanged(thought: Any) -> None:
     shown = TEXTS.replace("{{ m.content }}", "{{ m.content }}{{ m.reasoning_content }}")
     assert str(thought) in JinjaChatTemplate(shown).render([USER, {**call({"a": 1}), "reasoning_content": thought}])

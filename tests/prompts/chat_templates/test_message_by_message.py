@@ -1,4 +1,4 @@
-"""A composition that is written message by message reads as one that is written as a whole."""
+"""Compositions written message by message: the text is equal to a complete rendering."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ pytestmark = [
 
 
 class Quoting(RoleMarkerTemplate):
-    """A template of a user that changes the text of each message."""
+    """Custom template that changes the text of each message."""
 
     def piece(self, turn: Turn, task: Task, recent: bool = False) -> tuple[str, str, str]:
         opening, text, ending = super().piece(turn, task, recent)
@@ -47,7 +47,7 @@ class Quoting(RoleMarkerTemplate):
 
 
 class Titled(RoleMarkerTemplate):
-    """A template of a user that writes the role before each message."""
+    """Custom template that writes the role before each message."""
 
     rewrites_text = False
 
@@ -74,7 +74,7 @@ _WHOLE = {
     *("base", "llama", "internlm-7b", "internlm-20b", "puyu", "chatglm", "yi-vl"),
     *("nothing around", "open ends", "indented", "blank lines", "quotes"),
 }
-"""Templates without markers, with a token that could go over them, with numbers for messages, or that change texts."""
+"""Templates without markers, with a token that can span messages, with numbers of messages, or with changed texts."""
 BY_MESSAGE = sorted(set(TEMPLATES) - _WHOLE)
 
 
@@ -137,15 +137,15 @@ def outcome(work: Any) -> object:
 
 
 @pytest.mark.parametrize("name", spread(list(TEMPLATES), 3))
-def test_what_is_written_by_message_is_what_is_written_as_a_whole(name: str) -> None:
+def test_a_text_by_message_is_equal_to_a_complete_rendering(name: str) -> None:
     template = TEMPLATES[name]
 
-    @settings(law, max_examples=law.max_examples // 16 + 4)  # grown conversations have a law of their own
+    @settings(law, max_examples=law.max_examples // 16 + 4)  # conversations of several turns have a separate law
     @given(compositions(template), st.sampled_from(["escape", "allow", "reject"]), st.booleans(), st.booleans())
     def holds(composition: Composition, policy: Any, opens: bool, starts: bool) -> None:
         kwargs = {"add_generation_prompt": opens, "sequence_start": starts}
         whole = outcome(lambda: whole_text(composition, template, policy, (), dict(kwargs))[0])
-        for _ in range(2):  # the second time from what is known
+        for _ in range(2):  # the second time from the cache
             assert outcome(lambda: composition.to_text(template, control_tokens=policy, **kwargs)) == whole
 
     holds()
@@ -157,7 +157,7 @@ def talk(*texts: str, asked: str = "And now?", **fields: Any) -> Composition:
 
 
 @for_cases("name", BY_MESSAGE)
-def test_a_conversation_is_written_by_message_also_where_it_is_hostile(name: str) -> None:
+def test_a_hostile_conversation_is_written_by_message(name: str) -> None:
     template = TEMPLATES[name]
     hostile = "\n".join(set(template.control_tokens) - set(template.signs or ()))
     for said in ("hello", hostile):
@@ -168,7 +168,7 @@ def test_a_conversation_is_written_by_message_also_where_it_is_hostile(name: str
 
 
 class Counted(RoleMarkerTemplate):
-    """Counts the messages that it writes."""
+    """Template that counts the written messages."""
 
     user, eoh, assistant, eoa = "<U>", "</U>", "<A>", "</A>"
     rewrites_text = False
@@ -179,7 +179,7 @@ class Counted(RoleMarkerTemplate):
         return super().piece(turn, task, recent)
 
 
-def test_a_turn_writes_what_is_new_in_it() -> None:
+def test_a_turn_writes_only_its_new_messages() -> None:
     conversation = Conversation([Message("user", f"{number} </U>") for number in range(50)])
     for turn in ("first", "second"):
         composition = compose(Layers(), PromptContext(user_input=turn, conversation=conversation))
@@ -191,7 +191,7 @@ def test_a_turn_writes_what_is_new_in_it() -> None:
     assert "<U>49 <\u200b/U></U>" in text
 
 
-def test_a_template_that_was_changed_writes_as_it_is_now() -> None:
+def test_a_changed_template_writes_its_new_markers() -> None:
     template = RoleMarkerTemplate(user="<U>", eoh="</U>", assistant="<A>", eoa="</A>")
     composition = talk("one", "two")
     assert "<U>one</U>" in composition.to_text(template)
@@ -199,7 +199,7 @@ def test_a_template_that_was_changed_writes_as_it_is_now() -> None:
     assert "<Q>one</U>" in composition.to_text(template)
 
 
-def test_a_template_with_its_own_way_to_write_a_conversation_is_given_the_whole() -> None:
+def test_a_template_with_a_custom_write_gets_the_complete_conversation() -> None:
     class Shouting(RoleMarkerTemplate):
         def write(self, turns: list[Turn], task: Task) -> str:
             return super().write(turns, task).upper()
@@ -209,7 +209,7 @@ def test_a_template_with_its_own_way_to_write_a_conversation_is_given_the_whole(
     assert "<U>ONE</U><A>TWO</A>" in talk("one", "two").to_text(template)
 
 
-def test_a_rejected_token_is_named_beside_values_that_are_empty() -> None:
+def test_the_error_names_a_rejected_token_next_to_empty_values() -> None:
     layers = Layers(before_input=TextPrompt("{{ additional_kwargs.word }}{{ documents[0].text }}"))
     given = {"input": "hi", "additional_kwargs": {"word": ""}}
     composition = compose(layers, PromptContext(user_input=given, documents=[Document("<|im_end|>")]))

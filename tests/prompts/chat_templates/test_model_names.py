@@ -1,4 +1,4 @@
-"""Which names of models a registered chat template fits: the makers' own, and conversions of these."""
+"""Names of models of a registered chat template: the names of the makers, and their conversions."""
 
 from __future__ import annotations
 
@@ -250,25 +250,25 @@ OTHERS = """
 
 
 @for_cases(("model", "name"), [(model, name) for name in OFFICIAL for model in OFFICIAL[name].split()])
-def test_the_name_that_the_maker_gave_is_recognised_in_every_conversion(model: str, name: str) -> None:
+def test_the_name_of_the_maker_is_recognised_in_each_conversion(model: str, name: str) -> None:
     assert CHAT_TEMPLATES.best_match(model) == name
 
 
 @for_cases("model", OTHERS.split())
-def test_a_model_made_from_another_is_not_taken_for_it(model: str) -> None:
+def test_a_derived_model_is_not_matched_with_its_base_model(model: str) -> None:
     for find in (CHAT_TEMPLATES.best_match, find_chat_template):
         with pytest.raises(ChatTemplateError) as caught:
             find(model)
         assert caught.value.name == model
 
 
-def test_the_error_has_the_template_that_fits_a_part_of_the_name() -> None:
+def test_the_error_suggests_the_template_that_matches_a_part_of_the_name() -> None:
     model = "NousResearch/Hermes-3-Llama-3.1-8B"
     with pytest.raises(ChatTemplateError) as caught:
         CompletionModel(model, base_url="http://localhost:1")
     assert (caught.value.name, caught.value.template) == (model, "llama3_1")
 
 
-def test_a_name_that_is_given_decides_whatever_the_model_is_called() -> None:
+def test_an_explicit_name_overrides_the_name_of_the_model() -> None:
     model = CompletionModel("NousResearch/Hermes-3-Llama-3.1-8B", "qwen", base_url="http://localhost:1")
     assert "<|im_end|>" in model.stop_words

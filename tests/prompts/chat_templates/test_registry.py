@@ -1,4 +1,4 @@
-"""Finding a chat template: by name, by the name of a model, and from a file that overrides one."""
+"""Registry of chat templates: by name, by the name of a model, and from a file that overrides a template."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.cases import for_cases
 HI = [{"role": "user", "content": "hi"}]
 
 
-def test_a_class_is_registered_under_several_names_and_stays_what_it_was() -> None:
+def test_a_class_is_registered_under_several_names_without_a_change() -> None:
     registry = ChatTemplateRegistry()
 
     @registry.register_module(name="mine-v1.5")
@@ -38,13 +38,13 @@ def test_a_class_is_registered_under_several_names_and_stays_what_it_was() -> No
     assert registry.get("mine")(user="<you>").render(HI) == "<you>hi"
 
 
-def test_a_function_that_makes_a_template_is_registered_too() -> None:
+def test_a_function_that_returns_a_template_is_registered() -> None:
     registry = ChatTemplateRegistry()
     registry.register_module(name="made")(lambda **fields: RoleMarkerTemplate(user="> ", **fields))
     assert registry.get("made")(eoh="\n").render(HI) == "> hi\n"
 
 
-def test_a_name_is_taken_once_unless_it_is_replaced_by_force() -> None:
+def test_a_repeated_name_is_refused_without_force() -> None:
     registry = ChatTemplateRegistry()
     registry.register_module(name="mine")(BaseTemplate)
     with pytest.raises(ChatTemplateError) as caught:
@@ -55,7 +55,7 @@ def test_a_name_is_taken_once_unless_it_is_replaced_by_force() -> None:
     assert registry.get("mine") is RoleMarkerTemplate
 
 
-def test_a_built_in_name_is_taken() -> None:
+def test_a_built_in_name_is_refused() -> None:
     with pytest.raises(ChatTemplateError) as caught:
         CHAT_TEMPLATES.register_module(name="llama2")(BaseTemplate)
     assert caught.value.name == "llama2"
@@ -69,7 +69,7 @@ def test_a_name_is_text(name: Any) -> None:
     assert caught.value.name == str(name)
 
 
-def test_what_cannot_make_a_template_is_refused() -> None:
+def test_a_value_that_is_not_a_factory_is_refused() -> None:
     with pytest.raises(ChatTemplateError) as caught:
         ChatTemplateRegistry().register_module(name="x")(7)  # type: ignore[type-var]
     assert caught.value.name == "x"
@@ -128,14 +128,14 @@ def test_an_unknown_name_is_refused(name: Any) -> None:
         ("dreamgen/WizardLM-2-7B", "wizardlm"),
     ],
 )
-def test_a_model_is_recognised_by_its_own_name(model: str, name: str) -> None:
+def test_a_model_is_recognised_by_its_name(model: str, name: str) -> None:
     assert CHAT_TEMPLATES.best_match(model) == name
 
 
 @for_cases(
     "model", ["Qwen/Something-New", "deepseek-ai/DeepSeek-V3.1", "/data/unknown-7b", "Qwen/Qwen3-Coder-30B", "", "/"]
 )
-def test_a_model_that_no_template_knows_is_not_guessed(model: str) -> None:
+def test_an_unknown_model_is_not_guessed(model: str) -> None:
     with pytest.raises(ChatTemplateError) as caught:
         CHAT_TEMPLATES.best_match(model)
     assert caught.value.name == model
@@ -155,7 +155,7 @@ def test_a_model_that_no_template_knows_is_not_guessed(model: str) -> None:
         "molmo2-8b",
     ],
 )
-def test_a_name_that_only_begins_like_a_model_is_not_taken_for_it(model: str) -> None:
+def test_a_name_that_only_begins_with_a_model_is_not_matched(model: str) -> None:
     with pytest.raises(ChatTemplateError) as caught:
         find_chat_template(model)
     assert caught.value.name == model
@@ -167,21 +167,21 @@ def test_a_registered_name_is_recognised_as_a_model() -> None:
     assert registry.best_match("me/my-model") == "My-Model"
 
 
-def test_a_config_overrides_the_fields_it_gives() -> None:
+def test_a_config_overrides_its_fields() -> None:
     made: Any = ChatTemplateConfig("qwen", meta_instruction="be brief", stop_words=["X"]).chat_template
     assert made.render(HI).startswith("<|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\nhi")
     assert made.stop_words == ["X"]
     assert made.eoa == "<|im_end|>"
 
 
-def test_a_config_of_a_new_name_is_a_template_of_its_markers_and_is_not_registered() -> None:
+def test_a_config_with_a_new_name_is_an_unregistered_template_with_its_markers() -> None:
     made = ChatTemplateConfig("new", user="<u>", assistant="<a>", capability="chat").chat_template
     assert made.render(HI) == "<u>hi<a>"
     assert "new" not in CHAT_TEMPLATES
     assert ChatTemplateConfig(user="<u>").chat_template.render(HI) == "<u>hi"
 
 
-def test_a_misspelt_model_name_is_no_new_template() -> None:
+def test_a_misspelt_model_name_is_not_a_new_template() -> None:
     with pytest.raises(ChatTemplateError) as caught:
         _ = ChatTemplateConfig("qwn", meta_instruction="be brief").chat_template
     assert caught.value.name == "qwn"
@@ -208,14 +208,14 @@ def test_a_config_survives_json_as_text_and_as_a_file(tmp_path: Path) -> None:
         ("nul\x00", "nul\x00", []),
     ],
 )
-def test_a_config_that_cannot_be_read_is_refused(source: str, template: str, places: list[str]) -> None:
+def test_an_unreadable_config_is_refused(source: str, template: str, places: list[str]) -> None:
     with pytest.raises(ChatTemplateError) as caught:
         ChatTemplateConfig.from_json(source)
     assert caught.value.template == template
     assert [place for place, _ in caught.value.problems] == places
 
 
-def test_a_config_checks_its_values_where_the_template_is_made() -> None:
+def test_the_values_of_a_config_are_checked_at_construction() -> None:
     with pytest.raises(ChatTemplateError) as caught:
         _ = ChatTemplateConfig.from_json('{"user": "u", "stop_words": "x"}').chat_template
     assert [place for place, _ in caught.value.problems] == ["stop_words"]

@@ -1,4 +1,4 @@
-"""Role-marker chat templates: what a conversation becomes, for every built-in model."""
+"""Role-marker chat templates: texts of conversations, for each built-in model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def template(name: str, **fields: Any) -> Any:
 
 
 class Tags(RoleMarkerTemplate):
-    """Markers that a reader of a failing test can read."""
+    """Readable markers for the output of failing tests."""
 
     system = "<S>"
     meta_instruction = "be kind"
@@ -40,46 +40,46 @@ class Tags(RoleMarkerTemplate):
     separator = "|"
 
 
-def test_sixty_models_are_built_in_and_the_five_of_the_document() -> None:
+def test_sixty_models_and_the_five_of_the_document_are_built_in() -> None:
     assert len(MODELS) == 65
     assert all(name in repr(CHAT_TEMPLATES) for name in MODELS)
 
 
-def test_each_message_stands_between_the_markers_of_its_role() -> None:
+def test_each_message_is_between_the_markers_of_its_role() -> None:
     assert Tags().render(TALK) == "<S>be kind</S><U>one</U><A>two</A>|<U>three</U><A>"
 
 
-def test_a_system_message_takes_the_place_of_the_default_one() -> None:
+def test_a_system_message_replaces_the_default_system_message() -> None:
     messages = [{"role": "system", "content": "be brief"}, *TALK]
     assert Tags().render(messages) == "<S>be brief</S><U>one</U><A>two</A>|<U>three</U><A>"
 
 
-def test_messages_without_a_marker_between_them_stand_on_lines_of_their_own() -> None:
+def test_messages_without_a_marker_between_them_are_on_separate_lines() -> None:
     messages = [{"role": "system", "content": "be brief"}, *TALK]
     assert RoleMarkerTemplate(system="<S>").render(messages[:2]) == "<S>be brief\none"
     made = RoleMarkerTemplate(eosys="</S>", assistant="<A>").render(messages)
     assert made == "be brief</S>one<A>two\nthree<A>"
 
 
-def test_no_default_system_message_and_an_empty_one_are_two_things() -> None:
+def test_no_default_system_message_differs_from_an_empty_message() -> None:
     assert Tags(meta_instruction=None).render(TALK[:1]) == "<U>one</U><A>"
     assert Tags(meta_instruction="").render(TALK[:1]) == "<S></S><U>one</U><A>"
 
 
-def test_without_a_generation_prompt_the_text_ends_where_the_last_message_does() -> None:
+def test_without_a_generation_prompt_the_text_ends_at_the_last_message() -> None:
     assert Tags().render(TALK, add_generation_prompt=False) == "<S>be kind</S><U>one</U><A>two</A>|<U>three</U>"
     assert Tags().render(TALK[:2], add_generation_prompt=False) == "<S>be kind</S><U>one</U><A>two</A>"
 
 
-def test_a_last_message_of_the_assistant_is_left_open_for_the_model_to_go_on() -> None:
+def test_a_last_message_of_the_assistant_stays_open() -> None:
     assert Tags().render(TALK[:2]) == "<S>be kind</S><U>one</U><A>two"
 
 
-def test_a_reply_is_left_open_also_by_a_model_whose_replies_have_no_end() -> None:
+def test_a_reply_stays_open_for_a_model_without_an_end_of_replies() -> None:
     assert template("baichuan2").render(TALK[:2]) == "<reserved_106>one<reserved_107>two"
 
 
-def test_a_prompt_that_goes_on_a_sequence_starts_with_the_separator() -> None:
+def test_a_prompt_that_continues_a_sequence_starts_with_the_separator() -> None:
     assert Tags().get_prompt("hi") == "<S>be kind</S><U>hi</U><A>"
     assert Tags().get_prompt("hi", sequence_start=False) == "|<U>hi</U><A>"
     assert Tags(meta_instruction=None).get_prompt("hi") == "<U>hi</U><A>"
@@ -87,7 +87,7 @@ def test_a_prompt_that_goes_on_a_sequence_starts_with_the_separator() -> None:
 
 
 @for_cases("name", MODELS)
-def test_messages_that_go_on_a_sequence_come_without_the_default_system_message(name: str) -> None:
+def test_messages_that_continue_a_sequence_have_no_default_system_message(name: str) -> None:
     made = template(name, meta_instruction="be kind")
     text = made.render(TALK, sequence_start=False, add_generation_prompt=False)
     assert "be kind" not in text
@@ -95,38 +95,38 @@ def test_messages_that_go_on_a_sequence_come_without_the_default_system_message(
     assert "brief" in made.render([{"role": "system", "content": "be brief"}, *TALK], sequence_start=False)
 
 
-def test_a_model_that_completes_is_given_the_prompt_as_it_is() -> None:
+def test_a_completion_model_gets_the_prompt_unchanged() -> None:
     assert Tags(capability="completion").get_prompt("hi") == "hi"
     assert template("llama3", capability="completion").get_prompt("hi") == "<|begin_of_text|>hi"
     assert template("llama3", capability="completion").get_prompt("hi", sequence_start=False) == "hi"
 
 
-def test_a_base_model_reads_the_texts_of_a_conversation_line_by_line() -> None:
+def test_a_base_model_gets_a_line_for_each_text_of_a_conversation() -> None:
     assert template("base").render(TALK) == "one\ntwo\nthree"
     assert template("base").get_prompt("one") == "one"
 
 
-def test_a_reply_opens_without_the_space_of_its_marker_where_the_model_was_trained_so() -> None:
+def test_a_reply_can_open_without_the_space_of_its_marker() -> None:
     vicuna = template("vicuna", meta_instruction=None)
     assert vicuna.render(TALK[:1]) == "USER: one ASSISTANT:"
     assert vicuna.render(TALK) == "USER: one ASSISTANT: two</s>USER: three ASSISTANT:"
     assert vicuna.get_prompt("one") == "USER: one ASSISTANT:"
-    assert template("vicuna", capability="completion").get_prompt("one") == "one"  # nothing of the user's is cut
+    assert template("vicuna", capability="completion").get_prompt("one") == "one"  # the text of the user is complete
 
 
 @for_cases("name", ["vicuna", "deepseek", "deepseek-vl2", "internvl-zh"])
-def test_a_reply_that_is_left_open_keeps_its_last_character(name: str) -> None:
+def test_an_open_reply_keeps_its_last_character(name: str) -> None:
     assert template(name).render(TALK[:2]).endswith("two")
 
 
-def test_a_model_that_thinks_first_is_given_the_start_of_its_thoughts() -> None:
+def test_the_prompt_of_a_reasoning_model_ends_with_the_start_of_its_thoughts() -> None:
     r1 = template("deepseek-r1")
     assert r1.render(TALK[:1]).endswith("<｜Assistant｜><think>\n")
     assert r1.render(TALK[:1], add_generation_prompt=False).endswith("<｜User｜>one")
-    assert r1.render(TALK[:2]).endswith("<｜Assistant｜>two")  # it has thought already
+    assert r1.render(TALK[:2]).endswith("<｜Assistant｜>two")  # its thoughts are complete
 
 
-def test_thinking_is_switched_off_by_the_same_keyword_for_all_models() -> None:
+def test_the_same_keyword_disables_thinking_for_all_models() -> None:
     assert template("qwen3").render(TALK, enable_thinking=False).endswith("assistant\n<think>\n\n</think>\n\n")
     assert template("qwen3").render(TALK).endswith("assistant\n")
     assert template("interns1").render(TALK).endswith("assistant\n<think>")
@@ -134,7 +134,7 @@ def test_thinking_is_switched_off_by_the_same_keyword_for_all_models() -> None:
     assert template("qwen").render(TALK, enable_thinking=False) == template("qwen").render(TALK)
 
 
-def test_messages_and_mappings_read_the_same() -> None:
+def test_messages_and_mappings_have_the_same_text() -> None:
     typed = [Message(message["role"], message["content"]) for message in TALK]  # type: ignore[arg-type]
     for name in MODELS:
         assert template(name).render(typed) == template(name).render(TALK)
@@ -170,7 +170,7 @@ def test_media_without_a_name_still_have_an_alt_text() -> None:
         assert Tags(meta_instruction=None).render([{"role": "user", "content": [part]}]) == f"<U>[{kind}]</U><A>"
 
 
-def test_neighbours_of_one_role_are_both_written() -> None:
+def test_adjacent_messages_of_one_role_are_both_written() -> None:
     messages = [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}]
     for name in MODELS:
         text = template(name).render(messages)
@@ -187,14 +187,14 @@ def test_a_conversation_may_start_with_the_assistant() -> None:
         assert text.rindex("welcome") < text.rindex("hi")
 
 
-def test_the_system_message_is_kept_where_the_model_knows_none() -> None:
+def test_the_system_message_is_kept_for_a_model_without_a_system_role() -> None:
     messages = [{"role": "system", "content": "be brief"}, *TALK]
     assert template("chatglm").render(messages).startswith("be brief\n\n[Round 1]\n\n问：one")
-    # What LMDeploy writes is what users of LMDeploy compare with: there it is left out.
+    # Users of LMDeploy compare with its text, which omits the system message.
     assert "brief" not in template("chatglm").messages2prompt(messages)
 
 
-def test_rounds_are_numbered_within_a_conversation_and_remembered_by_nobody() -> None:
+def test_rounds_are_numbered_within_each_conversation() -> None:
     chatglm = template("chatglm")
     assert chatglm.render(TALK) == "[Round 1]\n\n问：one\n\n答：two[Round 2]\n\n问：three\n\n答："
     assert chatglm.render(TALK, add_generation_prompt=False).endswith("问：three\n\n")
@@ -219,7 +219,7 @@ def test_a_conversation_grows_by_its_new_messages(name: str) -> None:
 
 
 @for_cases("name", MODELS)
-def test_overriding_a_field_changes_this_template_only(name: str) -> None:
+def test_overriding_a_field_changes_only_the_instance(name: str) -> None:
     assert template(name, session_len=7, stop_words=["X"]).session_len == 7
     assert template(name).session_len == CHAT_TEMPLATES.get(name)().session_len != 7
     assert "X" in template(name, stop_words=["X"]).control_tokens
@@ -240,7 +240,7 @@ turns = st.lists(
 
 
 @given(st.sampled_from(MODELS), turns, st.none() | words, st.booleans())
-def test_every_text_is_written_in_order_and_unchanged(
+def test_each_text_is_written_in_order_and_unchanged(
     name: str, said: list[dict[str, str]], system: str | None, opens: bool
 ) -> None:
     messages = said if system is None else [{"role": "system", "content": system}, *said]
@@ -253,7 +253,7 @@ def test_every_text_is_written_in_order_and_unchanged(
 
 
 @for_cases("name", MODELS)
-def test_what_a_template_writes_around_messages_is_made_of_its_control_tokens(name: str) -> None:
+def test_the_text_around_messages_consists_of_control_tokens(name: str) -> None:
     made = template(name, meta_instruction=None) if name != "chatglm" else template(name)
     text = made.render([{"role": "system", "content": ""}, *TALK])
     for token in made.control_tokens:
@@ -275,7 +275,7 @@ def test_a_template_without_a_place_for_tools_refuses_them(name: str) -> None:
     assert [place for place, _ in caught.value.problems] == ["tools"]
 
 
-def test_everything_a_template_has_no_place_for_is_named_at_once() -> None:
+def test_the_error_names_all_unsupported_parts() -> None:
     calls = [{"id": "1", "function": {"name": "weather", "arguments": "{}"}}]
     messages = [
         *TALK,
@@ -287,7 +287,7 @@ def test_everything_a_template_has_no_place_for_is_named_at_once() -> None:
     assert [place for place, _ in caught.value.problems] == ["tools", "messages[3].tool_calls", "messages[4]"]
 
 
-def test_a_template_with_a_marker_for_results_says_them() -> None:
+def test_a_template_with_a_marker_for_results_writes_results() -> None:
     messages = [*TALK, {"role": "tool", "content": "rain"}]
     assert Tags(tool="<T>", eotool="</T>").render(messages).endswith("<U>three</U><T>rain</T><A>")
 

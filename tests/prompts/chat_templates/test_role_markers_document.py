@@ -1,4 +1,4 @@
-"""The LMDeploy document: templates derived from `BaseTemplate` the way it shows, and its own code if it is at hand."""
+"""The LMDeploy document: templates derived from `BaseTemplate` as in the document, and its code if available."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TALK = [*HI, {"role": "assistant", "content": "hello"}]
 
 
 class Derived(BaseTemplate):
-    """As the document derives: markers set in the constructor, both methods written by hand."""
+    """Template derived as in the document: markers in the constructor, both methods overridden."""
 
     def __init__(self, user: str = "<U>", assistant: str = "<A>", stop_words: Any = ("</A>",), **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -43,7 +43,7 @@ class Derived(BaseTemplate):
         return "".join(said) + self.assistant
 
 
-def test_the_defaults_are_those_of_the_document() -> None:
+def test_the_defaults_are_equal_to_the_document() -> None:
     base = BaseTemplate()
     assert (base.session_len, base.top_p, base.top_k, base.temperature) == (2048, 0.8, None, 0.8)
     assert (base.repetition_penalty, base.capability, base.stop_words) == (1.0, "chat", None)
@@ -61,7 +61,7 @@ def test_a_derived_template_renders_through_its_messages2prompt() -> None:
     assert Derived().render(TALK) == "<U>hi<A>hello<A>"
     assert Derived().render([Message("user", "hi")]) == "<U>hi<A>"
     assert Derived().render(TALK, add_generation_prompt=False) == "<U>hi<A>hello"
-    assert Derived().render(TALK, enable_thinking=False) == "<U>hi<A>hello<A>"  # a keyword for other templates
+    assert Derived().render(TALK, enable_thinking=False) == "<U>hi<A>hello<A>"  # a keyword of other templates
     assert Derived().control_tokens == ("</A>", "<U>", "<A>")
 
 
@@ -77,7 +77,7 @@ def test_a_derived_template_cannot_change_the_caller_s_messages() -> None:
     assert messages == HI
 
 
-def test_a_derived_template_takes_tools_where_it_has_a_parameter_for_them() -> None:
+def test_a_derived_template_gets_tools_if_it_has_a_parameter_for_them() -> None:
     class Tooled(Derived):
         def messages2prompt(
             self, messages: Any, sequence_start: bool = True, tools: Any = None, add_generation_prompt: bool = True
@@ -121,7 +121,7 @@ def _names(messages: Any) -> str:
         (lambda messages, tools: _texts(messages[:2]) + _calls(messages) + str(tools), ["messages[3]"]),
     ],
 )
-def test_a_derived_template_that_leaves_a_part_out_is_refused(write: Any, dropped: list[str]) -> None:
+def test_a_derived_template_that_omits_a_part_is_refused(write: Any, dropped: list[str]) -> None:
     class Partial(BaseTemplate):
         def messages2prompt(self, messages: Any, sequence_start: bool = True, tools: Any = None) -> str:
             return str(write(messages, tools))
@@ -144,7 +144,7 @@ def test_a_derived_template_that_leaves_a_part_out_is_refused(write: Any, droppe
         assert places == dropped
 
 
-def test_what_goes_wrong_inside_a_derived_template_says_where() -> None:
+def test_the_error_of_a_derived_template_names_its_class() -> None:
     with pytest.raises(ChatTemplateError) as caught:
         Derived().render([{"role": "system", "content": "x"}])
     assert caught.value.template == "Derived"
@@ -162,7 +162,7 @@ def test_what_goes_wrong_inside_a_derived_template_says_where() -> None:
     assert [place for place, _ in caught.value.problems] == ["messages"]
 
 
-def test_an_end_marker_that_may_belong_to_the_reply_is_not_cut_off() -> None:
+def test_an_end_marker_that_can_belong_to_the_reply_is_not_removed() -> None:
     class Endless(BaseTemplate):
         def messages2prompt(self, messages: Any, sequence_start: bool = True) -> str:
             return "".join(message["content"] for message in messages)
@@ -174,7 +174,7 @@ def test_an_end_marker_that_may_belong_to_the_reply_is_not_cut_off() -> None:
         assert caught.value.name == "add_generation_prompt"
 
 
-def test_a_base_class_says_a_conversation_only_when_it_completes() -> None:
+def test_the_base_class_writes_a_conversation_only_with_capability_completion() -> None:
     assert BaseTemplate().get_prompt("hi") == BaseTemplate().messages2prompt("hi") == "hi"
     assert BaseTemplate(capability="completion").render(TALK) == "hi\nhello"
     with pytest.raises(ChatTemplateError) as caught:
@@ -182,7 +182,7 @@ def test_a_base_class_says_a_conversation_only_when_it_completes() -> None:
     assert caught.value.name == "messages2prompt"
 
 
-def test_the_names_of_the_document_are_there_and_may_be_registered_as_it_does() -> None:
+def test_the_names_of_the_document_exist_and_can_be_registered() -> None:
     made = {name: CHAT_TEMPLATES.get(name)() for name in CHAT_TEMPLATES if name.startswith("internlm-")}
     capable = {name: (one.capability, one.session_len) for name, one in made.items() if "xcomposer" not in name}
     assert capable == {
@@ -204,7 +204,7 @@ def test_the_names_of_the_document_are_there_and_may_be_registered_as_it_does() 
 
 
 @for_cases("name", ["internlm2", "qwen", "llama3"])
-def test_a_model_that_completes_is_given_texts_without_markers(name: str) -> None:
+def test_a_completion_model_gets_texts_without_markers(name: str) -> None:
     made: Any = CHAT_TEMPLATES.get(name)(capability="completion")
     text = made.get_prompt("hi")
     assert made.render(HI) == text and made.render(TALK) == f"{text}\nhello"
@@ -216,7 +216,7 @@ def test_a_model_that_completes_is_given_texts_without_markers(name: str) -> Non
         assert caught.value.problems
 
 
-def test_a_model_that_fills_in_is_given_one_prompt() -> None:
+def test_an_infilling_model_gets_one_prompt() -> None:
     made: Any = CHAT_TEMPLATES.get("codellama")(capability="infilling")
     prompt = [{"role": "user", "content": "def <FILL>: pass"}]
     assert made.render(prompt) == made.get_prompt("def <FILL>: pass")
@@ -234,7 +234,7 @@ def test_the_registry_of_the_document() -> None:
 
     assert own.get("llama2")().get_prompt("hi") == "<U>hi<A>"
     assert "[INST]" in CHAT_TEMPLATES.get("llama2")().get_prompt("hi")
-    with pytest.raises(ChatTemplateError) as caught:  # a model's name has to be registered
+    with pytest.raises(ChatTemplateError) as caught:  # the name of a model must be registered
         CHAT_TEMPLATES.get("llama22")
     assert caught.value.name == "llama22"
 
@@ -243,7 +243,7 @@ def test_the_rounds_of_the_document() -> None:
     made = CHAT_TEMPLATES.get("internlm-chat-7b")(meta_instruction="I")
     turns = [{"role": role, "content": f"{role[0].upper()}{n}"} for n in (1, 2) for role in ("user", "assistant")]
     text = made.render([*turns, {"role": "user", "content": "Un"}])
-    # Printed with a line end behind each answer; the end token of the model stands before it in the text that is sent.
+    # The document prints a line end after each answer; the sent text has the end token of the model before it.
     assert (
         text.replace("<eoa>", "")
         == "<|System|>:I\n<|User|>:U1\n<|Bot|>:A1\n<|User|>:U2\n<|Bot|>:A2\n<|User|>:Un\n<|Bot|>:"
@@ -254,7 +254,7 @@ def blocks() -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", DOCUMENT.read_text("utf-8"), re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.skipif(not DOCUMENT.is_file(), reason="the documents are not beside this checkout")
+@pytest.mark.skipif(not DOCUMENT.is_file(), reason="the documents are not next to this checkout")
 def test_the_code_of_the_document_runs_as_written() -> None:
     code = blocks()
     (decorate,) = [block for block in code if block.startswith("def decorate_prompt") and "assert" in block]
@@ -283,7 +283,7 @@ def test_the_code_of_the_document_runs_as_written() -> None:
     assert made.get_prompt("hi", sequence_start=False) == "\n<|User|>:hi\n<|Bot|>:"
     known: Any = CHAT_TEMPLATES.get("internlm")()
     assert made.get_prompt("你叫什么名字？") == known.get_prompt("你叫什么名字？")
-    # The document forgets `eoa`: its messages2prompt fails on any list until it is set.
+    # The document omits `eoa`: its messages2prompt fails on any list without it.
     with pytest.raises(ChatTemplateError) as caught:
         made.render(HI)
     assert isinstance(caught.value.__cause__, AttributeError)
@@ -295,15 +295,15 @@ def test_the_code_of_the_document_runs_as_written() -> None:
     assert caught.value.template == "YourAwesomeMModel"
 
 
-@pytest.mark.skipif(not DOCUMENT.is_file(), reason="the documents are not beside this checkout")
-def test_the_prompt_that_the_document_prints_is_the_one_that_is_sent() -> None:
+@pytest.mark.skipif(not DOCUMENT.is_file(), reason="the documents are not next to this checkout")
+def test_the_prompt_is_equal_to_the_prompt_in_the_document() -> None:
     printed = re.findall(r"^```text\n(.*?)^```", DOCUMENT.read_text("utf-8"), re.DOTALL | re.MULTILINE)[0]
     made: Any = CHAT_TEMPLATES.get("internlm")()
     assert f"{made.get_prompt('你叫什么名字？')}\n" == printed
 
 
 @pytest.mark.skipif(not CASES.is_file(), reason="the conformance cases are not beside this checkout")
-def test_every_required_case_of_lmdeploy_passes() -> None:
+def test_each_required_case_of_lmdeploy_passes() -> None:
     command = [sys.executable, str(ROOT / "tests/conformance/run.py"), "lmdeploy", str(CASES)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "488 passed, 0 failed"), done.stdout

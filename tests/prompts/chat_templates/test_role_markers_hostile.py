@@ -1,4 +1,4 @@
-"""What role-marker templates do with what is no conversation: an error that names every fault, and no other effect."""
+"""Role-marker templates with invalid conversations: an error that names each problem, and no other effect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONG_NUMBER = 10**5_000
 
 
 class Failing(dict[str, Any]):
-    """A message whose fields cannot be read."""
+    """Message with unreadable fields."""
 
     def get(self, *_: Any) -> Any:
         raise ZeroDivisionError("mine")
@@ -41,13 +41,13 @@ def test_an_empty_conversation_is_refused(name: str) -> None:
 
 
 @for_cases("messages", ["hi", b"hi", HI, None, 7])
-def test_what_is_no_list_of_messages_is_refused(messages: Any) -> None:
+def test_messages_that_are_not_a_list_are_refused(messages: Any) -> None:
     with pytest.raises(ChatTemplateError) as caught:
         QWEN.render(messages)
     assert places(caught.value) == ["messages"]
 
 
-def test_an_unknown_role_is_named() -> None:
+def test_the_error_names_an_unknown_role() -> None:
     with pytest.raises(ChatTemplateError) as caught:
         QWEN.render([HI, {"role": "assitant", "content": "x"}])
     assert places(caught.value) == ["messages[1]"]
@@ -87,13 +87,13 @@ def test_an_unknown_role_is_named() -> None:
         ),
     ],
 )
-def test_a_message_that_cannot_be_read_is_named(message: Any, place: str) -> None:
+def test_the_error_names_an_unreadable_message(message: Any, place: str) -> None:
     with pytest.raises(ChatTemplateError) as caught:
         QWEN.render([HI, message])
     assert places(caught.value) == [f"messages[1]{place}"]
 
 
-def test_all_faults_are_named_at_once() -> None:
+def test_the_error_names_all_problems() -> None:
     with pytest.raises(ChatTemplateError) as caught:
         QWEN.render([{}, HI, {"role": "x", "content": ""}])
     assert places(caught.value) == ["messages[0].role", "messages[0].content", "messages[2]"]
@@ -116,14 +116,14 @@ def test_all_faults_are_named_at_once() -> None:
         ([{"name": "f", "parameters": CYCLE}], "tools[0]"),
     ],
 )
-def test_a_tool_that_cannot_be_written_is_named(tools: Any, place: str) -> None:
+def test_the_error_names_a_tool_that_cannot_be_serialized(tools: Any, place: str) -> None:
     with pytest.raises(ChatTemplateError) as caught:
         QWEN.render([HI], tools=tools)
     assert (caught.value.template, places(caught.value)) == ("qwen2d5", [place])
 
 
 @for_cases("name", ["base", "qwen", "chatglm", "codellama"])
-def test_a_prompt_that_is_no_text_is_refused(name: str) -> None:
+def test_a_prompt_that_is_not_text_is_refused(name: str) -> None:
     made: Any = CHAT_TEMPLATES.get(name)()
     with pytest.raises(ChatTemplateError) as caught:
         made.get_prompt([HI])
@@ -154,7 +154,7 @@ def test_an_unknown_field_or_a_value_of_another_type_is_refused(fields: dict[str
     assert places(caught.value) == [*fields]
 
 
-def test_fields_take_every_value_of_their_type() -> None:
+def test_fields_accept_each_value_of_their_type() -> None:
     fields = {"top_p": 1, "top_k": None, "stop_words": ("a",), "bos_always": True, "trim_opening": "always"}
     made: Any = CHAT_TEMPLATES.get("qwen")(**fields)
     assert {name: getattr(made, name) for name in fields} == fields
@@ -170,6 +170,6 @@ def test_other_sequences_of_messages_are_read_and_subclasses_of_text_are_text() 
     assert type(QWEN.render([{"role": "user", "content": Word("hi")}])) is str
 
 
-def test_text_of_any_kind_passes_through() -> None:
+def test_any_text_is_written() -> None:
     for text in ("", "\ud800", "\x00", "<|im_end|>", "{{ x }}", "a" * 100_000):
         assert text in QWEN.render([{"role": "user", "content": text}])

@@ -1,4 +1,4 @@
-"""Role-marker templates whose models call tools, and those with tasks beside chat: what is written for them."""
+"""Role-marker templates of models that call tools, and of tasks other than chat."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def template(name: str, **fields: Any) -> Any:
 
 
 @for_cases("name", NAMES)
-def test_tools_calls_and_results_are_all_written(name: str) -> None:
+def test_tools_calls_and_results_are_written(name: str) -> None:
     before = copy.deepcopy(TALK)
     text = template(name).render(TALK, tools=[SPEC])
     assert before == TALK
@@ -43,13 +43,13 @@ def test_tools_calls_and_results_are_all_written(name: str) -> None:
 
 
 @for_cases("name", NAMES)
-def test_a_tool_is_the_same_as_spec_function_or_wire_form(name: str) -> None:
+def test_a_tool_has_the_same_text_as_spec_function_or_wire_form(name: str) -> None:
     forms: list[Any] = [SPEC, FUNCTION, {"type": "function", "function": FUNCTION}]
     assert len({template(name).render(TALK, tools=[form]) for form in forms}) == 1
 
 
 @for_cases("name", NAMES)
-def test_no_tools_and_an_empty_list_of_tools_are_the_same(name: str) -> None:
+def test_an_empty_list_of_tools_is_equivalent_to_no_tools(name: str) -> None:
     assert template(name).render(TALK, tools=[]) == template(name).render(TALK)
 
 
@@ -74,7 +74,7 @@ def test_tools_are_written_when_a_sequence_continues(name: str) -> None:
 
 
 @for_cases("name", NAMES)
-def test_arguments_that_are_no_json_are_shown_as_the_model_wrote_them(name: str) -> None:
+def test_arguments_that_are_not_json_are_written_unchanged(name: str) -> None:
     for arguments in ('{"city": ', "NaN", '{"x": Infinity}'):
         calls = [{"id": "1", "function": {"name": "météo", "arguments": arguments}}]
         text = template(name).render([{"role": "user", "content": "?"}, {"role": "assistant", "tool_calls": calls}])
@@ -108,19 +108,19 @@ def test_qwen_writes_a_call_without_text_on_the_first_line() -> None:
     assert "</tool_response><|im_end|>\n<|im_start|>user\nweather?" in text
 
 
-def test_qwen_opens_a_reply_anew_after_the_assistant() -> None:
+def test_qwen_opens_a_new_reply_after_the_assistant() -> None:
     messages = [TALK[0], {"role": "assistant", "content": "rain"}]
     assert template("qwen2d5").render(messages).endswith("assistant\nrain<|im_end|>\n<|im_start|>assistant\n")
     assert template("qwen2d5").render(messages, add_generation_prompt=False).endswith("assistant\nrain<|im_end|>\n")
 
 
-def test_qwen_goes_on_without_its_system_message_as_lmdeploy_does() -> None:
+def test_qwen_continues_without_its_system_message_as_lmdeploy() -> None:
     messages = [{"role": "system", "content": "be brief"}, TALK[0]]
     text = template("qwen2d5").messages2prompt(messages, sequence_start=False)
     assert text == "<|im_start|>user\nweather?<|im_end|>\n<|im_start|>assistant\n"
 
 
-def test_llama_writes_calls_the_way_its_system_message_asks_for() -> None:
+def test_llama_writes_calls_in_the_form_of_its_system_message() -> None:
     text = template("llama3_1").render(TALK, tools=[SPEC])
     assert "Use the function 'météo' to: Say the weather.\n" in text
     assert (
@@ -130,20 +130,20 @@ def test_llama_writes_calls_the_way_its_system_message_asks_for() -> None:
     assert "Kyōto" not in template("llama3_1").messages2prompt(TALK)  # as LMDeploy writes it
 
 
-def test_llama_ends_a_call_that_the_model_wrote_as_text_with_its_own_token() -> None:
+def test_llama_ends_a_call_in_text_with_the_token_of_calls() -> None:
     messages = [TALK[0], {"role": "assistant", "content": "<|python_tag|>1 + 1"}, {"role": "ipython", "content": "2"}]
     text = template("llama3_1").render(messages)
     assert "<|python_tag|>1 + 1<|eom_id|><|start_header_id|>ipython<|end_header_id|>\n\n2<|eot_id|>" in text
     assert template("llama3_1").render(messages[:2]).endswith("<|python_tag|>1 + 1")
 
 
-def test_llama_dates_what_it_knows_only_in_its_own_system_message() -> None:
+def test_llama_writes_its_knowledge_date_only_in_its_default_system_message() -> None:
     llama = template("llama3_1")
     assert "Cutting Knowledge Date" in llama.render(TALK[:1])
     assert "Cutting Knowledge Date" not in llama.render([{"role": "system", "content": "be brief"}, *TALK])
 
 
-def test_internlm_puts_tools_behind_the_system_message_and_names_whose_it_is() -> None:
+def test_internlm_writes_tools_after_the_system_message_with_their_plugin() -> None:
     messages = [
         {"role": "system", "content": "be brief"},
         TALK[0],
@@ -159,7 +159,7 @@ def test_internlm_puts_tools_behind_the_system_message_and_names_whose_it_is() -
     )
 
 
-def test_intern_s1_shows_the_reasoning_since_the_user_last_spoke() -> None:
+def test_intern_s1_shows_the_reasoning_after_the_last_user_message() -> None:
     messages = [
         TALK[0],
         {"role": "assistant", "content": "rain", "reasoning_content": "old thoughts"},
@@ -173,13 +173,13 @@ def test_intern_s1_shows_the_reasoning_since_the_user_last_spoke() -> None:
     assert "old thoughts" not in template("interns1").render(messages[1:2])
 
 
-def test_intern_s1_asks_for_no_reasoning_when_it_is_switched_off() -> None:
+def test_intern_s1_requests_no_reasoning_if_thinking_is_disabled() -> None:
     text = template("interns1").render(TALK[:1], tools=[{"name": "now"}], enable_thinking=False)
     assert text.startswith("<|im_start|>system name=<|plugin|>\nYour response should consist")
     assert template("interns1").render(TALK[:1], enable_thinking=False).startswith("<|im_start|>user\n")
 
 
-def test_infilling_writes_what_stands_around_the_gap() -> None:
+def test_infilling_writes_the_text_around_the_gap() -> None:
     llama = template("codellama", capability="infilling")
     assert llama.get_prompt("a<FILL>b") == "<PRE> a <SUF>b <MID>"
     assert llama.stop_words == ("<EOT>",)
@@ -196,7 +196,7 @@ def test_infilling_needs_one_gap(prompt: str) -> None:
     assert caught.value.name == "<FILL>"
 
 
-def test_sampling_follows_the_task_unless_it_is_given() -> None:
+def test_sampling_depends_on_the_task_unless_it_is_set() -> None:
     assert (template("codellama").top_p, template("codellama").temperature) == (0.95, 0.2)
     fills = template("codellama", capability="infilling", top_p=0.5)
     assert (fills.top_p, fills.temperature) == (0.5, 0.0)
@@ -212,7 +212,7 @@ def test_a_typed_conversation_with_a_named_tool_message_is_read() -> None:
     assert "<|im_start|>environment name=<|plugin|>\nrain" in template("internlm2").render(messages)
 
 
-def test_an_empty_content_before_a_call_is_a_line_of_its_own_for_lmdeploy_and_no_content_is_not() -> None:
+def test_lmdeploy_writes_a_line_for_empty_content_but_not_for_missing_content() -> None:
     qwen = template("qwen2d5")
     call = CALLS[0]["function"]["name"]
     said = {
@@ -223,12 +223,12 @@ def test_an_empty_content_before_a_call_is_a_line_of_its_own_for_lmdeploy_and_no
     assert qwen.render(said[""]) == qwen.render(said[None]) == qwen.messages2prompt(said[None])
 
 
-def test_tool_results_end_as_the_user_does_with_qwen() -> None:
+def test_qwen_ends_tool_results_with_the_end_of_the_user() -> None:
     text = template("qwen2d5", eoh="</u>").render([TALK[0], {"role": "tool", "content": "rain"}])
     assert "rain\n</tool_response></u><|im_start|>assistant" in text
 
 
-def test_lmdeploy_repeats_tools_in_every_system_message_of_llama_and_render_says_them_once() -> None:
+def test_lmdeploy_repeats_tools_in_each_system_message_and_render_writes_them_once() -> None:
     messages = [TALK[0], {"role": "system", "content": "be brief"}, TALK[0]]
     llama, tools = template("llama3_1"), [{"name": "now", "description": "the time"}]
     assert llama.messages2prompt(messages, tools=tools).count("Use the function 'now' to: the time") == 2
@@ -237,7 +237,7 @@ def test_lmdeploy_repeats_tools_in_every_system_message_of_llama_and_render_says
     assert llama.render(messages, tools=tools, sequence_start=False).count("Use the function 'now'") == 1
 
 
-def test_what_a_named_tool_returned_comes_from_the_plugin_of_intern_s1() -> None:
+def test_intern_s1_writes_the_result_of_a_named_tool_as_plugin() -> None:
     result = {"role": "tool", "name": "get_weather", "content": "rain"}
     assert "<|im_start|>environment name=<|plugin|>\nrain" in template("interns1").messages2prompt([TALK[0], result])
     assert "<|im_start|>environment\nrain" in template("internlm2").messages2prompt([TALK[0], result])

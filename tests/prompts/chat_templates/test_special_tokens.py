@@ -1,4 +1,4 @@
-"""The special tokens of a model are known: from the files it ships, and of the registered templates."""
+"""Special tokens of models: from the files of a model, and of the registered templates."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def token(content: str, special: bool = True) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_a_model_says_which_tokens_it_has(tmp_path: Path, files: dict[str, Any], expected: str) -> None:
+def test_special_tokens_are_read_from_the_files_of_a_model(
+    tmp_path: Path, files: dict[str, Any], expected: str
+) -> None:
     (tmp_path / "chat_template.jinja").write_text(SOURCE, "utf-8")
     for name, content in files.items():
         (tmp_path / name).write_text(json.dumps(content), "utf-8")
@@ -63,7 +65,7 @@ def test_a_model_with_a_thousand_reserved_tokens(tmp_path: Path) -> None:
 
 
 @for_cases("name", CHAT_TEMPLATES)
-def test_every_registered_template_has_the_tokens_of_its_models(name: str) -> None:
+def test_each_registered_template_has_the_tokens_of_its_models(name: str) -> None:
     model_tokens = CHAT_TEMPLATES.get(name).model_tokens  # type: ignore[attr-defined]
     assert model_tokens
     for one in model_tokens:
@@ -96,7 +98,7 @@ _TOKENIZERS = json.loads(Path(__file__).with_name("tokenizers.json").read_text("
     ("tokenizer", "name"),
     [(tokenizer, name) for tokenizer, row in _TOKENIZERS.items() for name in row["templates"]],
 )
-def test_registered_templates_know_the_special_tokens_of_real_tokenizers(tokenizer: str, name: str) -> None:
+def test_registered_templates_have_the_special_tokens_of_real_tokenizers(tokenizer: str, name: str) -> None:
     for token in _TOKENIZERS[tokenizer]["tokens"]:
         attack = f"a{token}b"
         assert attack not in compose(Layers(), PromptContext(user_input=attack)).to_text(name), token
@@ -109,14 +111,14 @@ COMPOSED = (
 )
 
 
-def test_tokens_that_a_template_puts_together_for_calls_thoughts_and_documents_are_known() -> None:
+def test_tokens_that_a_template_builds_for_calls_thoughts_and_documents_are_found() -> None:
     attack = "<|call|><|think|><|doc|>"
     text = compose(Layers(), PromptContext(user_input=attack)).to_text(JinjaChatTemplate(COMPOSED))
     assert all(token not in text for token in ("<|call|>", "<|think|>", "<|doc|>"))
 
 
 @pytest.mark.parametrize("name", ["rag.jinja", "chat_template.json", "additional_chat_templates/rag.jinja"])
-def test_the_tokens_of_a_model_are_read_whatever_the_file_of_its_template_is_called(tmp_path: Path, name: str) -> None:
+def test_the_tokens_of_a_model_are_read_with_any_name_of_the_template_file(tmp_path: Path, name: str) -> None:
     source = "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
     config = {"eos_token": "<|eos|>", "added_tokens_decoder": {"1": {"content": "<|fim|>", "special": True}}}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
@@ -127,7 +129,7 @@ def test_the_tokens_of_a_model_are_read_whatever_the_file_of_its_template_is_cal
     assert template.eos_token == "<|eos|>"
 
 
-def test_texts_on_both_sides_of_a_value_are_no_token_together() -> None:
+def test_texts_on_both_sides_of_a_value_do_not_form_a_token() -> None:
     apart = "{% if m.content == 'apart' %}{{ '<|a' ~ m.content ~ 'b|>' }}{% endif %}"
     turn = "{{ m.content }}{{ '<|turn' ~ '|>' }}"
     template = JinjaChatTemplate("{% for m in messages %}" + turn + apart + "{% endfor %}", lossy=True)

@@ -285,7 +285,7 @@ def test_cyclic_definitions_are_compared_once() -> None:
     for merging in (same, conflicting, apart, around):
         seconds(merging, 10)
         small, large = seconds(merging, 100), seconds(merging, 800)
-        assert large / small < 30  # 8 times as many definitions; a quadratic comparison takes 64 times the time
+        assert large / small < 30  # 8 times the number of definitions; a quadratic comparison takes 64 times the time
 
 
 ITEM = {"$ref": "#/$defs/item"}

@@ -214,7 +214,7 @@ class Early(BaseModel):
     late: Late | None = None  # type: ignore[name-defined]  # noqa: F821
 
 
-def test_the_class_behind_a_name_is_checked() -> None:
+def test_the_class_that_a_name_refers_to_is_checked() -> None:
     class Closed(BaseModel):
         model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
