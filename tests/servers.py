@@ -300,7 +300,7 @@ def calls(*named: tuple[str, str, str]) -> list[dict[str, Any]]:
     ]
 
 
-def says(text: str = "", *named: tuple[str, str, str]) -> Handler:
+def chat_reply(text: str = "", *named: tuple[str, str, str]) -> Handler:
     """Answer with text and tool calls, whole or streamed, as the request wants it."""
 
     def handler(asked: Asked) -> Response:

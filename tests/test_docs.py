@@ -30,7 +30,7 @@ from starlette.responses import Response
 from tests.cases import collected
 from tests.model_evaluation.evaluation_servers import likely
 from tests.paths import GENERATED
-from tests.servers import Asked, in_turn, says, serve
+from tests.servers import Asked, chat_reply, in_turn, serve
 from tests.waiting import LONG, reserved_port
 
 ROOT = Path(__file__).parent.parent
@@ -132,7 +132,7 @@ def run(page: Path, found: list[Block], namespace: dict[str, object], shell: She
 @pytest.fixture(scope="module")
 def openai() -> Iterator[str]:
     """The address of a server that answers what the pages ask."""
-    answer = in_turn(says("", ("c1", "stock", '{"item": "lamp"}')), says("We have 3 lamps."))
+    answer = in_turn(chat_reply("", ("c1", "stock", '{"item": "lamp"}')), chat_reply("We have 3 lamps."))
 
     def only_of_tools(asked: Asked) -> Response:
         assert [tool["function"]["name"] for tool in asked.body["tools"]] == ["stock"]

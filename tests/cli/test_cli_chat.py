@@ -16,7 +16,7 @@ import pytest
 from agentkit.memory import Memory
 from agentkit.prompts import Message
 from tests.cli.conftest import MAIN, Run, Start
-from tests.servers import Asked, ChatServer, chunk, completion, in_turn, says, sends, streams
+from tests.servers import Asked, ChatServer, chat_reply, chunk, completion, in_turn, sends, streams
 
 QUESTION = "When does the barn owl hunt?"
 KEY = "sk-secret-0123456789"
@@ -118,7 +118,7 @@ def test_bytes_that_are_not_utf_8_do_not_end_the_chat(start: Start, folder: Path
 def test_a_real_model_is_sent_the_layers_and_its_answer_is_streamed(
     run: Run, ingested: None, endpoint: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OPENAI_MODEL", endpoint.on("owl-1", says("At night.")))
+    monkeypatch.setenv("OPENAI_MODEL", endpoint.on("owl-1", chat_reply("At night.")))
     done = run("chat", "--once", QUESTION)
     assert (done.exit_code, done.stdout) == (0, "At night.\n")
     assert "model owl-1" in done.stderr
@@ -129,14 +129,16 @@ def test_a_real_model_is_sent_the_layers_and_its_answer_is_streamed(
 
 
 def test_a_real_model_calls_a_tool_and_reads_its_result(run: Run, endpoint: ChatServer) -> None:
-    endpoint.on("sums", in_turn(says("", ("c1", "calculate", '{"expression": "2^10"}')), says("It is 1024.")))
+    endpoint.on(
+        "sums", in_turn(chat_reply("", ("c1", "calculate", '{"expression": "2^10"}')), chat_reply("It is 1024."))
+    )
     done = run("chat", "--model", "sums", "--once", "2 to the 10?")
     assert done.stdout == "It is 1024.\n"
     assert endpoint.asked[1].body["messages"][-1] == {"role": "tool", "tool_call_id": "c1", "content": "1024"}
 
 
 def test_the_model_receives_the_earlier_turns_of_a_pipe(run: Run, endpoint: ChatServer) -> None:
-    endpoint.on("echo", lambda asked: says(f"heard {len(asked.body['messages'])}")(asked))
+    endpoint.on("echo", lambda asked: chat_reply(f"heard {len(asked.body['messages'])}")(asked))
     assert run("chat", "-m", "echo", stdin="one\ntwo\n").stdout == "heard 2\nheard 4\n"
 
 
@@ -196,27 +198,27 @@ def test_an_error_of_a_model_is_one_line_without_the_key(
 def test_an_error_ends_a_pipe_and_keeps_the_conversation_in_the_store(
     run: Run, endpoint: ChatServer, folder: Path
 ) -> None:
-    endpoint.on("moody", in_turn(says("Yes."), refuses(400, "no"), says("never asked")))  # type: ignore[arg-type]
+    endpoint.on("moody", in_turn(chat_reply("Yes."), refuses(400, "no"), chat_reply("never asked")))  # type: ignore[arg-type]
     done = run("chat", "-m", "moody", "-s", "s", stdin="one\ntwo\nthree\n")
     assert (done.exit_code, done.stdout) == (1, "Yes.\n")
     assert [message.text for message in conversation(folder, "s")] == ["one", "Yes.", "two"]
 
 
 def test_a_model_that_never_stops_calling_tools_is_stopped(run: Run, endpoint: ChatServer) -> None:
-    endpoint.on("busy", says("", ("c1", "calculate", '{"expression": "1"}')))
+    endpoint.on("busy", chat_reply("", ("c1", "calculate", '{"expression": "1"}')))
     done = run("chat", "-m", "busy", "--once", "hello")
     assert done.exit_code == 1
     assert "the run stopped at its limit of 16 steps" in done.stderr
 
 
 def test_the_output_of_a_model_cannot_control_the_terminal(run: Run, endpoint: ChatServer) -> None:
-    endpoint.on("rude", says("a\x1b[2Jb\x07"))
+    endpoint.on("rude", chat_reply("a\x1b[2Jb\x07"))
     assert run("chat", "-m", "rude", "--once", "hello").stdout == "a\ufffd[2Jb\ufffd\n"
 
 
 def test_long_arguments_and_results_of_tools_are_shortened(run: Run, endpoint: ChatServer) -> None:
     digits = "1" * 400
-    endpoint.on("long", in_turn(says("", ("c1", "calculate", f'{{"expression": "{digits}"}}')), says("no")))
+    endpoint.on("long", in_turn(chat_reply("", ("c1", "calculate", f'{{"expression": "{digits}"}}')), chat_reply("no")))
     done = run("chat", "-m", "long", "--once", "hello")
     assert "error: calculate failed: ToolError: the expression has 400 characters" in done.stderr
     assert all(len(line) < 400 for line in done.stderr.splitlines())
@@ -296,7 +298,7 @@ def labels_of_request(asked: Asked) -> list[str]:
 
 
 def test_the_labels_in_a_request_are_the_labels_of_the_chunks(run: Run, ingested: None, endpoint: ChatServer) -> None:
-    endpoint.on("cites", lambda asked: says(f"At night {labels_of_request(asked)[0]}.")(asked))
+    endpoint.on("cites", lambda asked: chat_reply(f"At night {labels_of_request(asked)[0]}.")(asked))
     done = run("chat", "-m", "cites", "--once", QUESTION)
     (label,) = re.findall(r"\[(docs/owls\.md#\d+)\]", done.stdout)
     with Memory(".agentkit") as memory:

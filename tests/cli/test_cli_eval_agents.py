@@ -10,7 +10,7 @@ import pytest
 
 from agentkit.evals import EvaluationWarning
 from tests.cli.conftest import Run
-from tests.servers import ChatServer, in_turn, says
+from tests.servers import ChatServer, chat_reply, in_turn
 
 AGENT = "from agentkit import Agent, ScriptedModel\nclerk = Agent(ScriptedModel.repeat('yes'), 'x', name='clerk')\n"
 MODULE = "def long(row, result):\n    return len(result.output) > 2\n"
@@ -73,7 +73,9 @@ def test_a_model_plays_the_user_of_rows_with_a_goal(
     run: Run, rows: str, folder: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    server.on("person", in_turn(says('{"finished": false, "message": "Buy it."}'), says('{"finished": true}')))
+    server.on(
+        "person", in_turn(chat_reply('{"finished": false, "message": "Buy it."}'), chat_reply('{"finished": true}'))
+    )
     (folder / "talks.yaml").write_text("- {input: Hi, script: [Open, Bye]}\n- {input: Hi, goal: Buy}\n")
     (folder / "scores.py").write_text("def turns(row, result):\n    return len(result.turns)\n")
     command = "--agent ./clerk.py:clerk --rows talks.yaml --score ./scores.py:turns --json"

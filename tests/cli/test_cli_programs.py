@@ -11,7 +11,7 @@ import pytest
 
 from tests.forks import AGENTS, MEMORIES, forks
 from tests.paths import ROOT
-from tests.servers import ChatServer, says
+from tests.servers import ChatServer, chat_reply
 
 DESK, DOCUMENTS = ROOT / "examples/support_desk", ROOT / "examples/questions_over_documents"
 
@@ -118,7 +118,7 @@ def test_the_evaluation_of_documents_fails_below_its_goal(run: Run) -> None:
 
 @pytest.mark.parametrize("folder", [DESK, DOCUMENTS], ids=lambda folder: folder.name)
 def test_a_program_uses_the_model_of_the_environment(run: Run, folder: Path, server: ChatServer) -> None:
-    server.on("small", says("From the endpoint."))
+    server.on("small", chat_reply("From the endpoint."))
     done = run(folder, "main.py", MODEL=f"{server.url}#small")
     assert (done.returncode, done.stderr) == (0, "")
     assert "From the endpoint." in done.stdout

@@ -24,7 +24,7 @@ from agentkit.guards import Ask, guard
 from agentkit.memory import Memory
 from agentkit.tools import ToolContext
 from tests.cli.conftest import MAIN
-from tests.servers import ChatServer, chunk, in_turn, says, sends, streams
+from tests.servers import ChatServer, chat_reply, chunk, in_turn, sends, streams
 from tests.waiting import LONG
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals are POSIX's")
@@ -158,7 +158,7 @@ def test_ctrl_c_and_an_error_end_an_answer_and_the_chat_continues_until_ctrl_d(
             yield chunk(content="word ")
 
     error = sends({"error": {"message": "not now"}}, 400)
-    server.on("endless", in_turn(streams(forever, pause=0.01), says("Enough."), error, says("Now.")))
+    server.on("endless", in_turn(streams(forever, pause=0.01), chat_reply("Enough."), error, chat_reply("Now.")))
     terminal = open_chat(terminals, server, "endless")
     terminal.type("talk\n")
     terminal.wait_for("word word")

@@ -23,7 +23,7 @@ from tests.cases import collected
 from tests.effort import spread
 from tests.models.asking import ADD, KEY, NOTHING_LEFT_OPEN, ask, both, composed, failure
 from tests.models.test_model_secrets import everything
-from tests.models.wire_forms import WIRES, Wire, as_event, every_wire, model_of, speaks
+from tests.models.wire_forms import WIRES, Wire, as_event, every_wire, model_of, wire_reply
 from tests.raising import raises
 from tests.servers import ChatServer, hangs, in_turn, sends, streams
 from tests.waiting import longer
@@ -41,7 +41,7 @@ def add(a: int, b: int) -> int:
 @every_wire
 @both
 def test_a_reply_has_thought_text_calls_usage_and_model(server: ChatServer, wire: Wire, stream: bool) -> None:
-    name = server.on("full", speaks(wire, "Hm, sums.", "Let me see.", *CALLS))
+    name = server.on("full", wire_reply(wire, "Hm, sums.", "Let me see.", *CALLS))
     heard: list[str] = []
     reply = ask(model_of(wire, server, name), composed(tools=[ADD]), heard.append if stream else None)
     message = reply.message
@@ -57,7 +57,7 @@ def test_a_reply_has_thought_text_calls_usage_and_model(server: ChatServer, wire
 
 @every_wire
 def test_every_kind_of_delta_is_streamed(server: ChatServer, wire: Wire) -> None:
-    name = server.on("kinds", speaks(wire, "Hm", "So.", *CALLS))
+    name = server.on("kinds", wire_reply(wire, "Hm", "So.", *CALLS))
     heard: list[Delta] = []
     asyncio.run(model_of(wire, server, name).request(composed(tools=[ADD]), on_delta=heard.append))
     joined: dict[Any, str] = {}
@@ -77,10 +77,10 @@ def test_a_tool_loop_sends_thoughts_back_step_by_step(server: ChatServer, wire: 
     name = server.on(
         "loop",
         in_turn(
-            speaks(wire, "First", "On it.", CALLS[0]),
-            speaks(wire, "Second", "", CALLS[1]),
-            speaks(wire, "Third", "5 and 9."),
-            speaks(wire, "", "Yes."),
+            wire_reply(wire, "First", "On it.", CALLS[0]),
+            wire_reply(wire, "Second", "", CALLS[1]),
+            wire_reply(wire, "Third", "5 and 9."),
+            wire_reply(wire, "", "Yes."),
         ),
     )
     before = len(server.to(name))
@@ -99,8 +99,8 @@ def test_a_tool_loop_sends_thoughts_back_step_by_step(server: ChatServer, wire: 
 @every_wire
 def test_a_conversation_of_another_endpoint_is_accepted(server: ChatServer, wire: Wire) -> None:
     for other in WIRES:
-        elsewhere = server.on("elsewhere", in_turn(speaks(other, "Hm", "", CALLS[0]), speaks(other, "", "5.")))
-        here = server.on("here", speaks(wire, "", "Yes."))
+        elsewhere = server.on("elsewhere", in_turn(wire_reply(other, "Hm", "", CALLS[0]), wire_reply(other, "", "5.")))
+        here = server.on("here", wire_reply(wire, "", "Yes."))
         session = Session()
 
         there = Agent(model_of(other, server, elsewhere), tools=[add])
@@ -148,7 +148,7 @@ OTHERS = {"seed": 7, "stop": "X", "top_k": 5, "thinking_tokens": 1024, "prompt_c
 
 @every_wire
 def test_each_setting_is_written_in_the_wire_form_or_is_an_error(server: ChatServer, wire: Wire) -> None:
-    name = server.on("settings", speaks(wire, "", "Hi"))
+    name = server.on("settings", wire_reply(wire, "", "Hi"))
     ask(model_of(wire, server, name), composed(tools=[ADD]))
     plain = server.to(name)[-1].body
     for setting, (value, sent) in SENT[wire.name].items():
@@ -182,7 +182,7 @@ def test_settings_that_the_messages_api_refuses_are_refused_by_the_constructor(
 
 
 def test_cache_marks_are_at_the_breakpoints_of_the_composition(server: ChatServer) -> None:
-    name = server.on("cached", in_turn(speaks(WIRES[2], "", "", CALLS[0]), speaks(WIRES[2], "", "5.")))
+    name = server.on("cached", in_turn(wire_reply(WIRES[2], "", "", CALLS[0]), wire_reply(WIRES[2], "", "5.")))
     asyncio.run(Agent(model_of(WIRES[2], server, name), "Be brief. " * 50, tools=[add]).run("2+3?"))
     for asked in server.to(name):
         assert asked.body["system"][0]["cache_control"] == {"type": "ephemeral"}
@@ -224,7 +224,7 @@ def test_a_status_is_a_typed_error_without_the_key(server: ChatServer) -> None:
 @both
 def test_temporary_errors_are_retried(server: ChatServer, wire: Wire, stream: bool) -> None:
     fails = sends({"error": {"message": "no"}}, 503, headers={"retry-after-ms": "1"})
-    name = server.on(f"flaky-{wire.name}-{stream}", in_turn(fails, fails, speaks(wire, "", "At last.")))
+    name = server.on(f"flaky-{wire.name}-{stream}", in_turn(fails, fails, wire_reply(wire, "", "At last.")))
     heard: list[str] = []
     reply = ask(model_of(wire, server, name, max_retries=2), on_text=heard.append if stream else None)
     assert reply.message.text == "At last."
@@ -309,7 +309,7 @@ def test_steps_of_the_provider_and_redacted_thoughts_are_sent_back_unchanged(ser
     redacted = {"type": "redacted_thinking", "data": "abc"}
     whole = WIRES[2].whole("", "", [CALLS[0]])
     whole["content"] = [redacted, search, found, *whole["content"]]
-    name = server.on("steps", in_turn(sends(whole), speaks(WIRES[2], "", "5.")))
+    name = server.on("steps", in_turn(sends(whole), wire_reply(WIRES[2], "", "5.")))
     before = len(server.to(name))
     asyncio.run(Agent(model_of(WIRES[2], server, name), tools=[add]).run("2+3?"))
     (sent,) = [one for one in server.to(name)[before + 1].body["messages"] if one["role"] == "assistant"]
@@ -368,7 +368,7 @@ def test_simultaneous_requests_are_limited_across_threads(server: ChatServer, wi
 
 def test_messages_of_replies_are_instances_of_message(server: ChatServer) -> None:
     for wire in WIRES:
-        message = ask(model_of(wire, server, server.on("ours", speaks(wire, "", "Hi")))).message
+        message = ask(model_of(wire, server, server.on("ours", wire_reply(wire, "", "Hi")))).message
         assert message.text == "Hi"
         assert isinstance(message, Message)
         assert not [call for call in message.tool_calls if not isinstance(call, ToolCall)]

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse
 from agentkit import Agent, OpenAIModel, RunFinished, Session, TextDelta, ToolFinished, tool
 from agentkit.models import ModelInterrupted
 from agentkit_prompts.system.per_loop import _OPEN
-from tests.servers import ChatServer, calls, chunk, completion, in_turn, says, streams
+from tests.servers import ChatServer, calls, chat_reply, chunk, completion, in_turn, streams
 
 
 @tool
@@ -27,11 +27,11 @@ def agent_for(server: ChatServer, name: str) -> Agent[None, str]:
     return Agent(OpenAIModel(name, base_url=server.url, max_retries=0), "Be brief.", tools=[add])
 
 
-TWO_CALLS = says("Let me see.", ("x", "add", '{"a": 2, "b": 3}'), ("y", "add", '{"a": "two", "b": 3}'))
+TWO_CALLS = chat_reply("Let me see.", ("x", "add", '{"a": 2, "b": 3}'), ("y", "add", '{"a": "two", "b": 3}'))
 
 
 def test_tool_calls_and_their_results_are_exchanged(server: ChatServer) -> None:
-    name = server.on("agent", in_turn(TWO_CALLS, says("It is 5.")))
+    name = server.on("agent", in_turn(TWO_CALLS, chat_reply("It is 5.")))
     result = agent_for(server, name).run_sync("What is 2 plus 3?")
     assert result.output == "It is 5."
     assert (result.usage.input_tokens, result.usage.output_tokens, result.steps) == (24, 10, 2)
@@ -45,7 +45,7 @@ def test_tool_calls_and_their_results_are_exchanged(server: ChatServer) -> None:
 
 
 def test_a_session_of_several_turns_is_accepted_by_a_strict_endpoint(server: ChatServer) -> None:
-    name = server.on("turns", in_turn(TWO_CALLS, says("It is 5."), TWO_CALLS, says("Still 5.")))
+    name = server.on("turns", in_turn(TWO_CALLS, chat_reply("It is 5."), TWO_CALLS, chat_reply("Still 5.")))
     agent, session = agent_for(server, name), Session()
     assert agent.run_sync("What is 2 plus 3?", session=session).output == "It is 5."
     assert agent.run_sync("Sure?", session=session).output == "Still 5."
@@ -53,7 +53,7 @@ def test_a_session_of_several_turns_is_accepted_by_a_strict_endpoint(server: Cha
 
 
 async def test_a_streamed_run_yields_its_events_in_order(server: ChatServer) -> None:
-    name = server.on("events", in_turn(TWO_CALLS, says("It is 5.")))
+    name = server.on("events", in_turn(TWO_CALLS, chat_reply("It is 5.")))
     events = [event async for event in agent_for(server, name).stream("What is 2 plus 3?")]
     text = "".join(event.text for event in events if isinstance(event, TextDelta))
     assert text == "Let me see.It is 5."
@@ -63,7 +63,7 @@ async def test_a_streamed_run_yields_its_events_in_order(server: ChatServer) -> 
 
 
 def test_sync_runs_inside_a_running_event_loop(server: ChatServer) -> None:
-    agent = agent_for(server, server.on("nested", says("Hi")))
+    agent = agent_for(server, server.on("nested", chat_reply("Hi")))
 
     async def notebook() -> tuple[str, str]:
         return agent.run_sync("Hello").output, (await agent.run("Hello")).output
@@ -72,7 +72,7 @@ def test_sync_runs_inside_a_running_event_loop(server: ChatServer) -> None:
 
 
 def test_an_interrupted_stream_leaves_a_history_that_can_continue(server: ChatServer) -> None:
-    name = server.on("cut-agent", in_turn(streams(chunk(content="It is"), cut=b"40\r\nhalf"), says("It is 5.")))
+    name = server.on("cut-agent", in_turn(streams(chunk(content="It is"), cut=b"40\r\nhalf"), chat_reply("It is 5.")))
     agent, session = agent_for(server, name), Session()
     with pytest.raises(ModelInterrupted) as caught:
         agent.run_sync("What is 2 plus 3?", session=session, on_event=lambda event: None)
@@ -83,7 +83,7 @@ def test_an_interrupted_stream_leaves_a_history_that_can_continue(server: ChatSe
 def test_thinking_of_a_model_is_sent_back_to_its_endpoint_and_to_no_other(server: ChatServer) -> None:
     reply = completion("Let me see.", calls(("x", "add", '{"a": 2, "b": 3}')), "tool_calls")
     reply["choices"][0]["message"]["reasoning_content"] = "two and three"
-    name = server.on("thinking", in_turn(lambda _: JSONResponse(reply), says("It is 5."), says("Yes.")))
+    name = server.on("thinking", in_turn(lambda _: JSONResponse(reply), chat_reply("It is 5."), chat_reply("Yes.")))
     agent, session = agent_for(server, name), Session()
     agent.run_sync("What is 2 plus 3?", session=session)
     (thought,) = [one for one in server.to(name)[1].body["messages"] if "reasoning_content" in one]
@@ -97,7 +97,7 @@ def test_thinking_of_a_model_is_sent_back_to_its_endpoint_and_to_no_other(server
 
 @pytest.mark.long
 def test_a_model_that_is_deleted_leaves_no_socket_to_the_garbage_collector(server: ChatServer) -> None:
-    name = server.on("gone", says("Hi"))
+    name = server.on("gone", chat_reply("Hi"))
     agent_for(server, name).run_sync("Hello")
     gc.collect()
     with warnings.catch_warnings():
@@ -118,7 +118,7 @@ def test_a_model_that_is_deleted_leaves_no_socket_to_the_garbage_collector(serve
 
 
 def test_a_program_that_ends_has_no_warning_of_a_socket(server: ChatServer) -> None:
-    name = server.on("ends", says("Hi"))
+    name = server.on("ends", chat_reply("Hi"))
     program = (
         "import gc\nfrom agentkit import Agent, OpenAIModel\n"
         f"for _ in range(2):\n    agent = Agent(OpenAIModel({name!r}, base_url={server.url!r}))\n"

@@ -15,7 +15,7 @@ from agentkit.models import Delta, ModelInterrupted
 from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.write_anthropic import anthropic_writer
 from tests.models.asking import NOTHING_LEFT_OPEN, ask, composed, efforts_of, failure
-from tests.models.wire_forms import WIRES, as_event, model_of, speaks
+from tests.models.wire_forms import WIRES, as_event, model_of, wire_reply
 from tests.raising import raises
 from tests.servers import Asked, ChatServer, Handler, in_turn, sends, streams
 
@@ -106,7 +106,7 @@ def test_a_call_after_a_pause_is_executed(server: ChatServer, is_streamed: bool)
     name = server.on(
         "paused-call",
         in_turn(answers(FIRST, "pause_turn"), answers(FIRST[1:2], "pause_turn"), answers(call, "tool_use"),
-                speaks(ANTHROPIC, "", "2.")),
+                wire_reply(ANTHROPIC, "", "2.")),
     )  # fmt: skip
 
     def add(a: int) -> int:
@@ -238,7 +238,7 @@ def test_all_refused_settings_are_named_together() -> None:
     ],
 )
 def test_supported_settings_are_sent(server: ChatServer, model: str, settings: Any, sent: Any) -> None:
-    name = server.on(model, speaks(ANTHROPIC, "", "Hi"))
+    name = server.on(model, wire_reply(ANTHROPIC, "", "Hi"))
     ask(model_of(ANTHROPIC, server, name))
     plain = server.to(name)[-1].body
     ask(model_of(ANTHROPIC, server, name, settings=settings))
@@ -271,14 +271,14 @@ def test_the_parameters_of_a_tool_have_their_original_names(
 
     def answer(asked: Asked) -> Any:
         if any("tool_result" in str(one["content"]) for one in asked.body["messages"]):
-            return speaks(ANTHROPIC, "", "Found.")(asked)
+            return wire_reply(ANTHROPIC, "", "Found.")(asked)
         schema = asked.body["tools"][0]["input_schema"]
         first, deep = schema["properties"]
         (top,) = schema["properties"][deep]["properties"]
         assert re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", first)
         assert re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", top)
         assert (first != "filter[id]", top != "$top") == (True, True)
-        return speaks(ANTHROPIC, "", "", ("t1", "find", json.dumps({first: "7", deep: {top: 3}})))(asked)
+        return wire_reply(ANTHROPIC, "", "", ("t1", "find", json.dumps({first: "7", deep: {top: 3}})))(asked)
 
     name = server.on("renamed", answer)
     agent = Agent(model_of(ANTHROPIC, server, name), tools=[made.strict() if is_strict else made])
@@ -292,7 +292,7 @@ def test_the_parameters_of_a_tool_have_their_original_names(
 
 
 def test_clearing_by_the_provider_is_a_beta_header_and_a_field(server: ChatServer) -> None:
-    name = server.on("edits", speaks(ANTHROPIC, "", "Yes."))
+    name = server.on("edits", wire_reply(ANTHROPIC, "", "Yes."))
     for headers, expected in (
         ({}, "context-management-2025-06-27"),
         ({"Anthropic-Beta": "files-api-2025-04-14"}, "files-api-2025-04-14,context-management-2025-06-27"),

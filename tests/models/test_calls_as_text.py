@@ -6,7 +6,7 @@ import warnings
 
 from agentkit import Agent, OpenAIModel, tool
 from agentkit.models import CallAsTextWarning, ModelSettings
-from tests.servers import ChatServer, says
+from tests.servers import ChatServer, chat_reply
 
 
 @tool
@@ -43,7 +43,7 @@ ANSWERS = (
 def test_a_call_as_text_is_a_warning_and_other_texts_are_answers(server: ChatServer) -> None:
     wrong = []
     for number, text in enumerate((*CALLS, *ANSWERS)):
-        model = OpenAIModel(server.on(f"text-{number}", says(text)), base_url=server.url)
+        model = OpenAIModel(server.on(f"text-{number}", chat_reply(text)), base_url=server.url)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             for each in (model, model.with_settings(ModelSettings(temperature=0.5))):

@@ -22,7 +22,7 @@ from agentkit.testing import controlled_time
 from agentkit.tools import MCPServerError, MCPToolset, ToolContext, http_tool
 from tests.effort import thinned
 from tests.models.asking import NOTHING_LEFT_OPEN, both, composed, model_for
-from tests.servers import Asked, ChatServer, chunk, hangs, in_turn, says, serve, streams
+from tests.servers import Asked, ChatServer, chat_reply, chunk, hangs, in_turn, serve, streams
 from tests.waiting import LONG, eventually, until
 
 pytestmark = NOTHING_LEFT_OPEN
@@ -44,7 +44,7 @@ def run_program(program: str) -> str:
 
 
 def test_event_loops_of_earlier_runs_close_their_connections_in_a_running_loop(own_server: ChatServer) -> None:
-    agent = Agent(model_for(own_server, own_server.on("kept", says("Hi"))))
+    agent = Agent(model_for(own_server, own_server.on("kept", chat_reply("Hi"))))
     assert agent.run_sync("Hi").output == "Hi"
     assert own_server.connections == 1
 
@@ -58,7 +58,7 @@ def test_event_loops_of_earlier_runs_close_their_connections_in_a_running_loop(o
 
 
 def test_connections_of_sync_runs_do_not_accumulate(own_server: ChatServer) -> None:
-    own_server.on("many", says("Hi"))
+    own_server.on("many", chat_reply("Hi"))
     for _ in range(12):
         assert Agent(model_for(own_server, "many")).run_sync("Hi").output == "Hi"
         gc.collect()
@@ -74,7 +74,7 @@ def test_a_forked_process_neither_uses_nor_closes_the_connections_of_its_parent(
 
     def answer(asked: Asked) -> Response:
         clients.append(asked.client)
-        return says("Hi")(asked)
+        return chat_reply("Hi")(asked)
 
     name = own_server.on("forked", answer)
     program = (
@@ -112,8 +112,8 @@ def test_an_event_loop_with_a_task_that_does_not_end_closes_its_connections(own_
         await asyncio.sleep(0)
         return "begun"
 
-    own_server.on("begins", in_turn(says("", ("c", "begin", "{}")), says("Hi")))
-    own_server.on("next", says("Hi"))
+    own_server.on("begins", in_turn(chat_reply("", ("c", "begin", "{}")), chat_reply("Hi")))
+    own_server.on("next", chat_reply("Hi"))
     try:
         assert Agent(model_for(own_server, "begins"), tools=[begin]).run_sync("Hi").output == "Hi"
         gc.collect()
@@ -135,7 +135,7 @@ def test_a_request_that_is_cancelled_after_any_step_leaves_no_connection(
     own_server: ChatServer, name: str, stream: bool
 ) -> None:
     pause = streams(*[chunk(content="x")] * 5, chunk("stop"), pause=0.001)
-    own_server.on(name, {"answers": says("Hi"), "pauses": pause, "silent": hangs(LONG)}[name])
+    own_server.on(name, {"answers": chat_reply("Hi"), "pauses": pause, "silent": hangs(LONG)}[name])
 
     async def is_done(steps: int) -> bool:
         model = model_for(own_server, name)

@@ -12,7 +12,7 @@ from agentkit.errors import OutputError
 from agentkit.prompts import Image, Text
 from agentkit_prompts.context.parts import Url
 from tests.models.asking import NOTHING_LEFT_OPEN, both
-from tests.models.wire_forms import WIRES, as_event, model_of, speaks
+from tests.models.wire_forms import WIRES, as_event, model_of, wire_reply
 from tests.servers import ChatServer, chunk, completion, in_turn, sends, streams
 
 pytestmark = NOTHING_LEFT_OPEN
@@ -148,7 +148,7 @@ def test_an_image_that_cannot_be_decoded_is_skipped(server: ChatServer, data: An
 
 @pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
 def test_an_image_of_another_endpoint_is_sent_as_its_alt_text(server: ChatServer, wire: Any) -> None:
-    name = server.on("next", speaks(wire, "", "ok"))
+    name = server.on("next", wire_reply(wire, "", "ok"))
     image = Image(PNG, media_type="image/png", name="cat.png")
     history = [Message("user", "Draw"), Message("assistant", (Text("See it. "), image))]
     session = Session("s", conversation=history)

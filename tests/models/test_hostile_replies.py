@@ -20,7 +20,17 @@ from tests.cases import collected
 from tests.effort import pairs, thinned
 from tests.models.asking import KEY, NOTHING_LEFT_OPEN, composed
 from tests.models.test_model_secrets import everything
-from tests.models.wire_forms import COMPLETION, FORMS, WIRES, Wire, as_event, every_form, every_wire, model_of, speaks
+from tests.models.wire_forms import (
+    COMPLETION,
+    FORMS,
+    WIRES,
+    Wire,
+    as_event,
+    every_form,
+    every_wire,
+    model_of,
+    wire_reply,
+)
 from tests.servers import ChatServer, in_turn, sends, streams
 
 pytestmark = NOTHING_LEFT_OPEN
@@ -138,7 +148,7 @@ def bad_streams(wire: Wire) -> dict[str, list[Any]]:
 async def asked_again(server: ChatServer, wire: Wire, name: str, cut: bytes | None) -> str:
     """Return the answer to a second question, after a bad stream as the answer to the first one."""
     bad = streams(*bad_streams(wire)[name], cut=cut, done=False)
-    served = server.on("bad", in_turn(bad, speaks(wire, "", "Fine.")))
+    served = server.on("bad", in_turn(bad, wire_reply(wire, "", "Fine.")))
     agent = Agent(model_of(wire, server, served, api_key=KEY), tools=[add])
     session = Session()
     try:

@@ -41,9 +41,9 @@ from agentkit.models import (
 from agentkit.testing import CutOff, RecordedModel
 from agentkit.tools import Tool
 from tests.models.asking import KEY, NOTHING_LEFT_OPEN, ask, composed
-from tests.models.wire_forms import WIRES, model_of, speaks
+from tests.models.wire_forms import WIRES, model_of, wire_reply
 from tests.raising import raises
-from tests.servers import ChatServer, calls, chunk, completion, in_turn, says, sends, streams
+from tests.servers import ChatServer, calls, chat_reply, chunk, completion, in_turn, sends, streams
 
 pytestmark = NOTHING_LEFT_OPEN
 
@@ -195,7 +195,7 @@ def test_an_invalid_fallback_is_refused(make: Any) -> None:
 
 
 def test_the_cost_is_the_cost_of_the_model_that_answered(server: ChatServer) -> None:
-    name = server.on("priced", says("Hi"))
+    name = server.on("priced", chat_reply("Hi"))
     dear = OpenAIModel("gone", base_url=server.url, max_retries=0, price=Price(input=100, output=100))
     cheap = OpenAIModel(name, base_url=server.url, price=Price(input=1, output=1))
     server.on("gone", sends({"error": {"message": "away"}}, 503))
@@ -206,8 +206,8 @@ def test_the_cost_is_the_cost_of_the_model_that_answered(server: ChatServer) -> 
 
 
 def test_settings_of_a_run_apply_to_each_model_of_a_fallback(server: ChatServer) -> None:
-    name = server.on("each", in_turn(sends({"error": {"message": "away"}}, 503), speaks(WIRES[0], "", "Hi")))
-    other = server.on("each-other", speaks(WIRES[2], "", "Hello"))
+    name = server.on("each", in_turn(sends({"error": {"message": "away"}}, 503), wire_reply(WIRES[0], "", "Hi")))
+    other = server.on("each-other", wire_reply(WIRES[2], "", "Hello"))
     both = FallbackModel(model_of(WIRES[0], server, name), model_of(WIRES[2], server, other))
     assert asyncio.run(Agent(both).run("Hi", settings=ModelSettings(max_tokens=7))).output == "Hello"
     assert (server.to(name)[-1].body["max_tokens"], server.to(other)[-1].body["max_tokens"]) == (7, 7)
@@ -218,8 +218,10 @@ def test_settings_of_a_run_apply_to_each_model_of_a_fallback(server: ChatServer)
 def test_a_fallback_in_the_middle_of_a_tool_loop_continues(server: ChatServer) -> None:
     for first in WIRES:
         for second in WIRES:
-            one = server.on("mid-a", in_turn(speaks(first, "Hm", "", ("x", "add", '{"a": 2, "b": 3}')), sends({}, 503)))
-            two = server.on("mid-b", speaks(second, "", "It is 5."))
+            one = server.on(
+                "mid-a", in_turn(wire_reply(first, "Hm", "", ("x", "add", '{"a": 2, "b": 3}')), sends({}, 503))
+            )
+            two = server.on("mid-b", wire_reply(second, "", "It is 5."))
             both = FallbackModel(model_of(first, server, one), model_of(second, server, two))
             assert asyncio.run(Agent(both, tools=[add]).run("2+3?")).output == "It is 5."
 
@@ -237,7 +239,7 @@ def gemini(asked: Any) -> Any:
                 text = "Function call is missing a thought_signature in functionCall parts."
                 return JSONResponse([{"error": {"code": 400, "message": text, "status": "INVALID_ARGUMENT"}}], 400)
     if any(message["role"] == "tool" for message in asked.body["messages"]):
-        return says("It is 5.")(asked)
+        return chat_reply("It is 5.")(asked)
     both = calls(("function-call-1", "add", '{"a":2,"b":3}'), ("function-call-2", "add", '{"a":1,"b":1}'))
     both[0] |= SIGNED
     if asked.body.get("stream"):
@@ -254,8 +256,10 @@ def deepseek(asked: Any) -> Any:
             return JSONResponse({"error": {"message": text, "code": "invalid_request_error"}}, 400)
     step = [message["role"] for message in asked.body["messages"]].count("tool")
     if step == 2:
-        return speaks(WIRES[0], "Done", "It is 5.")(asked)
-    return speaks(WIRES[0], f"Step {step}" if step == 0 else "", "", (f"call_{step}", "add", '{"a":2,"b":3}'))(asked)
+        return wire_reply(WIRES[0], "Done", "It is 5.")(asked)
+    return wire_reply(WIRES[0], f"Step {step}" if step == 0 else "", "", (f"call_{step}", "add", '{"a":2,"b":3}'))(
+        asked
+    )
 
 
 def mistral(asked: Any) -> Any:
@@ -268,8 +272,8 @@ def mistral(asked: Any) -> Any:
             return JSONResponse({"object": "error", "message": text, "code": "3280"}, 400)
     assert calls_of == results
     if len(results) == 2:
-        return says("It is 5.")(asked)
-    return says("", ("D681PevKs", "add", '{"a":2,"b":3}'))(asked)
+        return chat_reply("It is 5.")(asked)
+    return chat_reply("", ("D681PevKs", "add", '{"a":2,"b":3}'))(asked)
 
 
 @pytest.mark.parametrize("prefix", ["gemini:", "vertex:", ""])
@@ -302,7 +306,7 @@ def test_a_tool_loop_of_deepseek_works(server: ChatServer, stream: bool) -> None
 def test_a_conversation_of_another_model_continues_at_a_strict_provider(
     server: ChatServer, provider: str, handler: Any
 ) -> None:
-    name = server.on("elsewhere-first", in_turn(says("", ("x", "add", '{"a": 1, "b": 1}')), says("2")))
+    name = server.on("elsewhere-first", in_turn(chat_reply("", ("x", "add", '{"a": 1, "b": 1}')), chat_reply("2")))
     session = Session()
     asyncio.run(Agent(OpenAIModel(name, base_url=server.url), tools=[add]).run("1+1?", session=session))
     there = model(f"{provider}:{server.on('then', handler)}", base_url=server.url, max_retries=0)
@@ -313,7 +317,7 @@ def test_a_conversation_of_another_model_continues_at_a_strict_provider(
 def test_a_key_of_another_provider_is_not_sent(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    name = server.on("own-key", says("Hi"))
+    name = server.on("own-key", chat_reply("Hi"))
     ask(model(f"gemini:{name}", base_url=server.url))
     assert server.to(name)[-1].headers["authorization"] == "Bearer no-key"
 
@@ -334,9 +338,9 @@ def test_gemini_receives_tools_in_its_form(server: ChatServer) -> None:
 
     def answer(asked: Any) -> Any:
         if asked.body["messages"][-1]["role"] == "tool":
-            return says("Found.")(asked)
+            return chat_reply("Found.")(asked)
         top = next(iter(asked.body["tools"][0]["function"]["parameters"]["properties"]))
-        return says("", ("t1", "find", json.dumps({top: 3, "unit": "C"})))(asked)
+        return chat_reply("", ("t1", "find", json.dumps({top: 3, "unit": "C"})))(asked)
 
     name = server.on("gemini-tools", answer)
     made = model(f"gemini:{name}", base_url=server.url, max_retries=0)

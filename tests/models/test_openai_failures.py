@@ -18,7 +18,7 @@ from agentkit.models import (
 from tests.cases import collected
 from tests.models.asking import KEY, NOTHING_LEFT_OPEN, ask, both, composed, failure, model_for
 from tests.raising import raises
-from tests.servers import ChatServer, chunk, hangs, in_turn, says, sends, streams
+from tests.servers import ChatServer, chat_reply, chunk, hangs, in_turn, sends, streams
 from tests.waiting import longer, reserved_port
 
 pytestmark = NOTHING_LEFT_OPEN
@@ -74,14 +74,14 @@ def test_another_host_receives_neither_key_nor_headers_after_a_redirect(server: 
     """A redirect to the same host keeps both."""
     secret = {"x-tenant-key": "a-second-secret"}
     with ChatServer().run() as other:
-        name = other.on("m", says("Hello."))
+        name = other.on("m", chat_reply("Hello."))
         server.on(name, sends({}, 307, headers={"location": f"{other.url}/chat/completions"}))
         assert ask(model_for(server, name, api_key=KEY, headers=secret)).message.text == "Hello."
         first, second = server.to(name)[0], other.to(name)[0]
     assert (first.headers["authorization"], first.headers["x-tenant-key"]) == (f"Bearer {KEY}", "a-second-secret")
     assert not {KEY, f"Bearer {KEY}", "a-second-secret"} & set(second.headers.values())
     again = sends({}, 307, headers={"location": f"{server.url}/chat/completions"})
-    server.on(name, in_turn(again, says("Hello.")))
+    server.on(name, in_turn(again, chat_reply("Hello.")))
     ask(model_for(server, name, api_key=KEY, headers=secret))
     assert server.to(name)[-1].headers["x-tenant-key"] == "a-second-secret"
 
@@ -90,7 +90,7 @@ def test_another_host_receives_neither_key_nor_headers_after_a_redirect(server: 
 @both
 def test_max_retries_counts_the_further_attempts(server: ChatServer, status: int, stream: bool) -> None:
     fails = sends({"error": {"message": "no"}}, status, headers={"retry-after-ms": "1"})
-    name = server.on(f"flaky-{status}-{stream}", in_turn(fails, fails, says("At last.")))
+    name = server.on(f"flaky-{status}-{stream}", in_turn(fails, fails, chat_reply("At last.")))
     heard: list[str] = []
     reply = ask(model_for(server, name, max_retries=2), on_text=heard.append if stream else None)
     assert reply.message.text == "At last."
@@ -192,14 +192,14 @@ def test_a_composition_can_be_created_without_a_key() -> None:
 
 def test_a_base_url_needs_no_key(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    name = server.on("keyless", says("Hi"))
+    name = server.on("keyless", chat_reply("Hi"))
     assert ask(OpenAIModel(name)).message.text == "Hi"
     assert server.to(name)[-1].headers["authorization"] == "Bearer no-key"
 
 
 def test_the_key_of_the_environment_is_sent(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", f" {KEY}\n")
-    name = server.on("keyed", says("Hi"))
+    name = server.on("keyed", chat_reply("Hi"))
     ask(model_for(server, name))
     assert server.to(name)[-1].headers["authorization"] == f"Bearer {KEY}"
 

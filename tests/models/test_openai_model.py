@@ -16,7 +16,7 @@ from agentkit.prompts import Conversation
 from agentkit_prompts.system.per_loop import _OPEN
 from tests.models.asking import ADD, KEY, NOTHING_LEFT_OPEN, ask, both, composed, failure, model_for
 from tests.raising import raises
-from tests.servers import ChatServer, chunk, says, sends, streams
+from tests.servers import ChatServer, chat_reply, chunk, sends, streams
 from tests.waiting import until
 
 pytestmark = NOTHING_LEFT_OPEN
@@ -25,7 +25,7 @@ pytestmark = NOTHING_LEFT_OPEN
 
 
 def test_the_composition_and_the_settings_are_sent(server: ChatServer) -> None:
-    name = server.on("settings", says("Hello."))
+    name = server.on("settings", chat_reply("Hello."))
     model = model_for(
         server, name, temperature=0.0, max_tokens=9, top_p=0.5, seed=7, stop=["END"], extra={"top_k": 3, "seed": 8}
     )
@@ -43,13 +43,13 @@ def test_the_composition_and_the_settings_are_sent(server: ChatServer) -> None:
 
 
 def test_without_tools_and_settings_only_model_and_messages_are_sent(server: ChatServer) -> None:
-    name = server.on("bare", says("Hello."))
+    name = server.on("bare", chat_reply("Hello."))
     ask(model_for(server, name))
     assert set(server.to(name)[-1].body) == {"model", "messages"}
 
 
 def test_a_history_with_tool_messages_is_accepted(server: ChatServer) -> None:
-    name = server.on("history", says("5"))
+    name = server.on("history", chat_reply("5"))
     history = Conversation(
         [
             Message("user", "2+3?"),
@@ -64,14 +64,14 @@ def test_a_history_with_tool_messages_is_accepted(server: ChatServer) -> None:
 
 def test_text_of_any_script_arrives_unchanged(server: ChatServer) -> None:
     text = "Grüße, 你好, \U0001f9ea\u200d, \x00 and \u2028."
-    name = server.on("echo", lambda asked: says(asked.body["messages"][-1]["content"])(asked))
+    name = server.on("echo", lambda asked: chat_reply(asked.body["messages"][-1]["content"])(asked))
     pieces: list[str] = []
     assert ask(model_for(server, name), composed(text)).message.text == text
     assert ask(model_for(server, name), composed(text), pieces.append).message.text == "".join(pieces) == text
 
 
 def test_a_lone_surrogate_in_the_prompt_is_sent_as_a_replacement_character(server: ChatServer) -> None:
-    name = server.on("surrogate", says("fine"))
+    name = server.on("surrogate", chat_reply("fine"))
     assert ask(model_for(server, name), composed("cut \ud83d here")).message.text == "fine"
     assert server.asked[-1].body["messages"][-1]["content"] == "cut \ufffd here"
 
@@ -93,20 +93,22 @@ def test_the_official_endpoint_receives_max_completion_tokens() -> None:
 
 
 def test_a_complete_reply_has_text_usage_finish_reason_and_model(server: ChatServer) -> None:
-    reply = ask(model_for(server, server.on("plain", says("Hello there."))))
+    reply = ask(model_for(server, server.on("plain", chat_reply("Hello there."))))
     assert reply == Reply(Message("assistant", "Hello there."), Usage(12, 5, 8), "stop", "served")
 
 
 def test_a_streamed_reply_is_the_same_and_its_pieces_arrive_in_order(server: ChatServer) -> None:
     pieces: list[str] = []
-    reply = ask(model_for(server, server.on("streamed", says("Hello there, you."))), on_text=pieces.append)
+    reply = ask(model_for(server, server.on("streamed", chat_reply("Hello there, you."))), on_text=pieces.append)
     assert pieces == ["Hello", " there,", " you."]
     assert reply == Reply(Message("assistant", "Hello there, you."), Usage(12, 5, 8), "stop", "served")
 
 
 @both
 def test_parallel_tool_calls_are_complete_and_in_order(server: ChatServer, stream: bool) -> None:
-    name = server.on("calls", says("Let me see.", ("x", "add", '{"a": 1, "b": 2}'), ("y", "add", '{"a": 3, "b": 4}')))
+    name = server.on(
+        "calls", chat_reply("Let me see.", ("x", "add", '{"a": 1, "b": 2}'), ("y", "add", '{"a": 3, "b": 4}'))
+    )
     reply = ask(model_for(server, name), composed(tools=[ADD]), on_text=(lambda text: None) if stream else None)
     assert reply.message.tool_calls == (
         ToolCall("x", "add", '{"a": 1, "b": 2}'),
@@ -156,14 +158,14 @@ def test_a_server_without_stream_options_receives_no_stream_options_after_its_er
 
 
 def test_one_model_serves_many_event_loops(server: ChatServer) -> None:
-    model = model_for(server, server.on("loops", says("Hi")))
+    model = model_for(server, server.on("loops", chat_reply("Hi")))
     for _ in range(3):
         assert ask(model).message.text == "Hi"
     assert not [loop for loop in _OPEN if loop.is_closed()]
 
 
 def test_many_simultaneous_requests_in_one_loop(server: ChatServer) -> None:
-    name = server.on("many", lambda asked: says(asked.body["messages"][-1]["content"])(asked))
+    name = server.on("many", lambda asked: chat_reply(asked.body["messages"][-1]["content"])(asked))
     model = model_for(server, name)
 
     async def all_of_them() -> list[str]:
@@ -174,7 +176,7 @@ def test_many_simultaneous_requests_in_one_loop(server: ChatServer) -> None:
 
 
 def test_two_threads_with_a_loop_each_share_a_model(server: ChatServer) -> None:
-    model = model_for(server, server.on("threads", says("Hi there")))
+    model = model_for(server, server.on("threads", chat_reply("Hi there")))
 
     async def main() -> list[str]:
         asked = [asyncio.to_thread(asyncio.run, model.request(composed())) for _ in range(4)]
@@ -184,7 +186,7 @@ def test_two_threads_with_a_loop_each_share_a_model(server: ChatServer) -> None:
 
 
 def test_a_closed_model_can_be_used_again(server: ChatServer) -> None:
-    model = model_for(server, server.on("closing", says("Hi")))
+    model = model_for(server, server.on("closing", chat_reply("Hi")))
 
     async def main() -> str:
         await model.aclose()
@@ -200,7 +202,7 @@ def test_a_custom_client_is_used_and_stays_open(server: ChatServer) -> None:
 
     async def main() -> tuple[str, bool]:
         async with AsyncOpenAI(base_url=server.url, api_key=KEY, max_retries=0) as client:
-            model = OpenAIModel(server.on("own", says("Hi")), client=client)
+            model = OpenAIModel(server.on("own", chat_reply("Hi")), client=client)
             reply = await model.request(composed())
             await model.aclose()
             assert model.host == server.host
@@ -222,7 +224,7 @@ def test_a_closed_client_of_the_caller_is_not_reported_as_a_model_error(server: 
 
 
 def test_an_event_loop_that_was_closed_without_cleanup_is_forgotten(server: ChatServer) -> None:
-    model = model_for(server, server.on("abrupt", says("Hi")))
+    model = model_for(server, server.on("abrupt", chat_reply("Hi")))
     loop = asyncio.new_event_loop()
     loop.run_until_complete(model._clients.client())  # no request, because its socket would never be closed
     loop.close()
@@ -259,7 +261,7 @@ def test_cancelling_ends_the_stream_and_the_model_can_be_used_again(server: Chat
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        server.on(name, says("Hi"))
+        server.on(name, chat_reply("Hi"))
         return (await model.request(composed())).message.text
 
     assert asyncio.run(main()) == "Hi"

@@ -13,7 +13,7 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.models import ModelRequestError
 from agentkit.models.openai.openai_models import openai_rules
 from tests.models.asking import ADD, ask, composed, efforts_of
-from tests.models.wire_forms import WIRES, model_of, speaks
+from tests.models.wire_forms import WIRES, model_of, wire_reply
 from tests.raising import raises
 from tests.servers import ChatServer
 
@@ -118,7 +118,7 @@ def test_a_model_with_tools_in_the_other_api_only_is_refused_before_any_request(
 
 
 def test_encrypted_reasoning_is_requested_from_models_that_may_have_it(server: ChatServer) -> None:
-    name = server.on("gpt-4.1", speaks(WIRES[1], "", "Hi"))
+    name = server.on("gpt-4.1", wire_reply(WIRES[1], "", "Hi"))
     ask(model_of(WIRES[1], server, name))
     assert server.to(name)[-1].body["include"] == ["reasoning.encrypted_content"]  # another server
     assert "include" not in OpenAIResponsesModel("gpt-4.1")._body(composed())

@@ -11,7 +11,7 @@ from agentkit import Agent, Session, tool
 from agentkit.models.openai.responses_reader import ResponsesReader
 from agentkit_prompts.context.wire.write_openai_responses import responses_items
 from tests.models.asking import NOTHING_LEFT_OPEN
-from tests.models.wire_forms import WIRES, as_event, model_of, speaks
+from tests.models.wire_forms import WIRES, as_event, model_of, wire_reply
 from tests.servers import ChatServer, in_turn, sends, streams
 
 pytestmark = NOTHING_LEFT_OPEN
@@ -57,7 +57,7 @@ def test_the_items_of_a_reply_are_sent_back_unchanged(server: ChatServer, output
     events = [{"type": "response.output_item.done", "output_index": at, "item": one} for at, one in enumerate(output)]
     done = {"type": "response.completed", "response": made}
     first = streams(*map(as_event, [*events, done]), done=False) if is_streamed else sends(made)
-    name = server.on("items", in_turn(first, speaks(WIRES[1], "", "5.")))
+    name = server.on("items", in_turn(first, wire_reply(WIRES[1], "", "5.")))
     session = Session()
     agent = Agent(model_of(WIRES[1], server, name), tools=[add])
     result = agent.run_sync("2+3?", session=session, on_event=(lambda event: None) if is_streamed else None)

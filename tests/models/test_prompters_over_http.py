@@ -6,7 +6,7 @@ import pytest
 
 from agentkit import Chain, CompletionModel, OpenAIModel
 from agentkit.prompts.prompters import ChatPrompter
-from tests.servers import ChatServer, completes, says
+from tests.servers import ChatServer, chat_reply, completes
 
 TOKENS = {
     "sos": "<|im_start|>system\n",
@@ -25,7 +25,7 @@ def prompter() -> ChatPrompter:
 
 
 async def test_a_hosted_model_receives_the_request_of_the_prompter(server: ChatServer) -> None:
-    name = server.on("hosted", says("Green."))
+    name = server.on("hosted", chat_reply("Green."))
     chain = Chain(OpenAIModel(name, base_url=server.url, max_retries=0), prompter())
     assert await chain.run(SAID, history=HISTORY) == "Green."
     expected = prompter().generate_prompt(SAID, HISTORY, return_dict=True)

@@ -32,10 +32,10 @@ from agentkit.models.providers import PROVIDERS, provider_at
 from agentkit.prompts import Document, Layers, MemoPrompt, PromptContext, compose
 from tests.conftest import ENDPOINT_ENDINGS, ENDPOINT_VARIABLES
 from tests.models.asking import KEY, NOTHING_LEFT_OPEN, ask, failure
-from tests.models.wire_forms import WIRES, speaks
+from tests.models.wire_forms import WIRES, wire_reply
 from tests.paths import ROOT
 from tests.raising import raises
-from tests.servers import Asked, ChatServer, calls, chunk, completion, says, sends, streams
+from tests.servers import Asked, ChatServer, calls, chat_reply, chunk, completion, sends, streams
 
 pytestmark = NOTHING_LEFT_OPEN
 COMPATIBLE = [row for row in PROVIDERS.values() if not row.model]
@@ -396,7 +396,7 @@ def test_a_missing_address_and_a_missing_key_are_reported_together() -> None:
 
 
 def test_the_first_variable_with_a_value_is_the_key(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = server.on("keys", says("Hi"))
+    name = server.on("keys", chat_reply("Hi"))
     monkeypatch.setenv("GOOGLE_API_KEY", "of-google")
     ask(model(f"gemini:{name}", base_url=server.url))
     monkeypatch.setenv("GEMINI_API_KEY", "of-gemini")
@@ -412,7 +412,7 @@ def test_a_function_returns_the_key_of_each_request(server: ChatServer) -> None:
     async def later() -> str:
         return next(tokens)
 
-    name = server.on("tokens", says("Hi"))
+    name = server.on("tokens", chat_reply("Hi"))
     fresh = model(f"vertex:{name}", base_url=server.url, api_key=later)
     for _ in range(2):
         ask(fresh)
@@ -425,7 +425,7 @@ def test_a_function_returns_the_key_of_each_request(server: ChatServer) -> None:
 
 def test_a_function_replaces_the_only_key_of_a_request(server: ChatServer) -> None:
     for kind, wire in ((AnthropicModel, WIRES[2]), (OpenAIResponsesModel, WIRES[1])):
-        name = server.on(f"function-{wire.name}", speaks(wire, "", "Hi"))
+        name = server.on(f"function-{wire.name}", wire_reply(wire, "", "Hi"))
         url = server.url.removesuffix("/v1") if wire.name == "anthropic" else server.url
         sent = []
         for key in ("one-key-12345", lambda: "one-key-12345"):
@@ -451,7 +451,7 @@ def fails() -> str:
     "function", [fails, lambda: "", lambda: None, lambda: 5, lambda: "a b", lambda: next(iter(()))]
 )
 def test_a_function_without_a_key_is_an_error_before_any_request(server: ChatServer, function: Any) -> None:
-    name = server.on("tokenless", says("Hi"))
+    name = server.on("tokenless", chat_reply("Hi"))
     with raises(ModelAuthError, name="api_key"):
         ask(model(f"vertex:{name}", base_url=server.url, api_key=function))
     assert not server.to(name)
@@ -468,7 +468,7 @@ def test_a_function_that_hangs_does_not_keep_the_process_alive(server: ChatServe
     settings = ModelSettings(timeout=0.05)
     error = failure(
         model(
-            f"vertex:{server.on('hung', says('Hi'))}",
+            f"vertex:{server.on('hung', chat_reply('Hi'))}",
             base_url=server.url,
             api_key=hangs,
             settings=settings,
@@ -494,7 +494,7 @@ def test_a_status_of_any_type_is_an_error_of_the_server(server: ChatServer, code
 
 
 def test_a_model_by_name_takes_the_options_of_its_class(server: ChatServer) -> None:
-    name = server.on("options", says("Hi"))
+    name = server.on("options", chat_reply("Hi"))
     made = model(f"groq:{name}", base_url=server.url, price=Price(input=1, output=1), max_concurrency=2)
     assert Agent(made).run_sync("Hi").cost == pytest.approx(17 / 1_000_000)
     assert made.with_settings(ModelSettings(seed=1)).output_modes[0] == "tool"  # type: ignore[attr-defined]

@@ -30,7 +30,7 @@ from agentkit.prompts import ToolSpec, compose
 from agentkit.testing import CutOff, RecordedModel, ReplayError, ReplayModel, no_real_models
 from tests.models.asking import KEY, ask, both, composed, failure
 from tests.raising import raises
-from tests.servers import ChatServer, chunk, says, sends, streams
+from tests.servers import ChatServer, chat_reply, chunk, sends, streams
 
 ODD = 'sk-very"secret/0123456789'
 
@@ -50,7 +50,7 @@ def add(a: int, b: int) -> int:
 def test_a_recorded_answer_of_an_endpoint_is_replayed_without_the_endpoint(
     server: ChatServer, path: Path, stream: bool
 ) -> None:
-    model = OpenAIModel(server.on("told", says("Hello you.")), base_url=server.url, api_key=KEY)
+    model = OpenAIModel(server.on("told", chat_reply("Hello you.")), base_url=server.url, api_key=KEY)
     heard: list[list[str]] = [[], []]
     recorded = ask(RecordedModel(model, path), on_text=heard[0].append if stream else None)
     asked = len(server.asked)
@@ -129,7 +129,7 @@ def test_a_key_in_a_prompt_a_reply_or_an_error_is_masked(
     server: ChatServer, path: Path, monkeypatch: pytest.MonkeyPatch, key: str, stream: bool
 ) -> None:
     pieces = [chunk(content=f"Your key is {key[:9]}"), chunk(content=f"{key[9:]}."), chunk("stop")]
-    server.on("leaks", streams(*pieces) if stream else says(f"Your key is {key}."))
+    server.on("leaks", streams(*pieces) if stream else chat_reply(f"Your key is {key}."))
     server.on("refuses", sends({"error": {"message": f"Incorrect: {key}"}}, 401))
     monkeypatch.setenv("MY_SERVICE_TOKEN", "tok-0987654321")
     prompt = composed(f"My key is {key}, my token tok-0987654321.", conversation=[

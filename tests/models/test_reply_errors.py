@@ -17,7 +17,7 @@ from agentkit.models import (
 )
 from tests.effort import spread
 from tests.models.asking import ADD, NOTHING_LEFT_OPEN, ask, both, composed, failure, model_for
-from tests.servers import ChatServer, calls, chunk, completion, in_turn, says, sends, streams
+from tests.servers import ChatServer, calls, chat_reply, chunk, completion, in_turn, sends, streams
 from tests.waiting import longer
 
 pytestmark = NOTHING_LEFT_OPEN
@@ -84,7 +84,7 @@ def test_a_last_event_without_an_end_is_read(server: ChatServer) -> None:
 
 def test_a_stream_that_is_cut_before_its_first_piece_is_retried(server: ChatServer) -> None:
     cut = streams(chunk(role="assistant"), cut=b"ff\r\n")
-    name = server.on("cut-early", in_turn(cut, streams(done=False), says("At last.")))
+    name = server.on("cut-early", in_turn(cut, streams(done=False), chat_reply("At last.")))
     heard: list[str] = []
     assert ask(model_for(server, name, max_retries=2), on_text=heard.append).message.text == "At last."
     assert "".join(heard) == "At last."
@@ -222,7 +222,7 @@ def test_an_agent_streams_every_kind_of_delta(server: ChatServer) -> None:
     call = {"index": 0, **calls(("x", "add", '{"a":1,"b":2}'))[0]}
     pieces = [chunk(reasoning_content="Hm"), chunk(content="So."), chunk(tool_calls=[call]), chunk("tool_calls")]
     first = streams(*pieces)
-    name = server.on("heard", in_turn(first, says("3")))
+    name = server.on("heard", in_turn(first, chat_reply("3")))
     heard: list[Any] = []
     asyncio.run(Agent(model_for(server, name), tools=[add]).run("1+2?", on_event=heard.append))
     kinds = (ArgumentsDelta, TextDelta, ThinkingDelta)

@@ -12,7 +12,7 @@ from agentkit import Agent, Session, tool
 from agentkit.models.http.request_body import body_bytes
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
 from tests.models.asking import NOTHING_LEFT_OPEN
-from tests.models.wire_forms import Wire, every_wire, model_of, speaks
+from tests.models.wire_forms import Wire, every_wire, model_of, wire_reply
 from tests.servers import ChatServer, in_turn
 
 pytestmark = NOTHING_LEFT_OPEN
@@ -60,7 +60,7 @@ def add(a: int, b: int) -> int:
 @every_wire
 def test_a_conversation_is_sent_completely_in_each_turn(server: ChatServer, wire: Wire) -> None:
     call = ("c", "add", '{"a": 2, "b": 3}')
-    name = server.on("turns", in_turn(*[speaks(wire, "Hm", "", call), speaks(wire, "", "5.")] * 3))
+    name = server.on("turns", in_turn(*[wire_reply(wire, "Hm", "", call), wire_reply(wire, "", "5.")] * 3))
     before = len(server.to(name))
     agent, session = Agent(model_of(wire, server, name), "Be brief.", tools=[add]), Session()
 

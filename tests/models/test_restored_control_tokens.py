@@ -25,7 +25,7 @@ from agentkit.models import Delta, Model, ModelInterrupted, ModelReplyError
 from agentkit.prompts import Document, Layers, MemoPrompt, Text, ToolSpec, compose
 from agentkit_prompts.chat_templates.guard.token_marks import Unmarking
 from tests.models.asking import NOTHING_LEFT_OPEN, both, composed
-from tests.models.wire_forms import COMPLETION, WIRES, Wire, model_of, speaks
+from tests.models.wire_forms import COMPLETION, WIRES, Wire, model_of, wire_reply
 from tests.servers import ChatServer, chunk, completion, in_turn, sends, streams
 
 pytestmark = NOTHING_LEFT_OPEN
@@ -50,7 +50,7 @@ def sent(model: Model, **context: Any) -> str:
 @both
 def test_replies_arguments_and_history_contain_the_original_text(server: ChatServer, wire: Wire, stream: bool) -> None:
     arguments = json.dumps({"text": f"{MARKED}{TWICE}"}, ensure_ascii=False)
-    handlers = speaks(wire, "", "", ("c1", "write", arguments)), speaks(wire, "", f"copy {MARKED} end")
+    handlers = wire_reply(wire, "", "", ("c1", "write", arguments)), wire_reply(wire, "", f"copy {MARKED} end")
     name = server.on("copies", in_turn(*handlers))
     events: list[Any] = []
     agent = Agent(model_of(wire, server, name), "Copy.", tools=[write])

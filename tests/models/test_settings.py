@@ -14,7 +14,7 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.models import ModelAuthError, ModelRequestError
 from tests.models.asking import ADD, ask, composed, failure, model_for
 from tests.raising import raises
-from tests.servers import ChatServer, in_turn, says, sends
+from tests.servers import ChatServer, chat_reply, in_turn, sends
 
 
 @tool
@@ -27,7 +27,7 @@ def agent_for(server: ChatServer, name: str, **settings: Any) -> Agent[None, str
     return Agent(model_for(server, name, **settings), "Be brief.", tools=[add])
 
 
-CALLS = says("", ("x", "add", '{"a": 2, "b": 3}'))
+CALLS = chat_reply("", ("x", "add", '{"a": 2, "b": 3}'))
 WRONG: dict[str, Any] = {
     "temperature": -1,
     "top_p": 0,
@@ -112,7 +112,7 @@ def test_headers_are_sent_and_removed_from_errors(server: ChatServer) -> None:
 
 
 def test_extra_is_merged_by_key_and_none_removes_a_key(server: ChatServer) -> None:
-    name = server.on("extra", says("Hi"))
+    name = server.on("extra", chat_reply("Hi"))
     extra = {"provider": {"order": ["a"]}, "seed": None, "top_k": 3}
     model = model_for(server, name, seed=1, extra=extra).with_settings(
         ModelSettings(extra={"provider": {"only": True}})
@@ -125,7 +125,7 @@ def test_extra_is_merged_by_key_and_none_removes_a_key(server: ChatServer) -> No
 
 
 def test_a_setting_of_a_run_replaces_the_setting_of_the_model_for_this_run(server: ChatServer) -> None:
-    name = server.on("per-run", says("Hi"))
+    name = server.on("per-run", chat_reply("Hi"))
     agent = agent_for(server, name, temperature=0.1, seed=3)
     settings = ModelSettings(temperature=0.9, max_tokens=7)
     agent.run_sync("Hello", settings=settings)
@@ -143,7 +143,9 @@ def test_a_setting_of_a_run_replaces_the_setting_of_the_model_for_this_run(serve
 
 
 def test_stream_and_resume_accept_settings(server: ChatServer) -> None:
-    name = server.on("ways", in_turn(CALLS, says("5"), sends({"error": {"message": "away"}}, 500), says("6")))
+    name = server.on(
+        "ways", in_turn(CALLS, chat_reply("5"), sends({"error": {"message": "away"}}, 500), chat_reply("6"))
+    )
     agent = agent_for(server, name)
 
     async def streamed() -> None:
@@ -161,7 +163,7 @@ def test_a_setting_that_an_endpoint_does_not_support_is_an_error_of_the_model_or
     settings = ModelSettings(top_k=5, thinking_tokens=9, temperature=0)
     with raises(AgentDefinitionError, name="top_k, thinking_tokens"):
         OpenAIModel("gpt", settings=settings)
-    name = server.on("cannot", says("Hi"))
+    name = server.on("cannot", chat_reply("Hi"))
     agent = agent_for(server, name)
     before = len(server.to(name))
     with raises(AgentDefinitionError, name="thinking_tokens"):
@@ -200,7 +202,7 @@ def test_a_scripted_model_has_the_settings_of_the_run_and_shares_its_replies() -
 
 
 def chosen(server: ChatServer, choice: str, **more: Any) -> list[Any]:
-    name = server.on(f"choice-{choice}", in_turn(CALLS, says("It is 5.")))
+    name = server.on(f"choice-{choice}", in_turn(CALLS, chat_reply("It is 5.")))
     before = len(server.to(name))
     agent_for(server, name, tool_choice=choice, **more).run_sync("2+3?")
     return [asked.body.get("tool_choice") for asked in server.to(name)[before:]]
@@ -214,14 +216,14 @@ def test_a_forced_choice_applies_until_a_tool_was_called(server: ChatServer) -> 
 
 @pytest.mark.parametrize(("choice", "tools"), [("required", []), ("add", []), ("mul", [ADD])])
 def test_a_tool_that_is_not_offered_cannot_be_chosen(server: ChatServer, choice: str, tools: list[Any]) -> None:
-    name = server.on("not-offered", says("Hi"))
+    name = server.on("not-offered", chat_reply("Hi"))
     with raises(ModelRequestError, name="tool_choice"):
         ask(model_for(server, name, tool_choice=choice), composed(tools=tools))
     assert not server.to(name)
 
 
 def test_without_tools_no_field_of_tools_is_sent(server: ChatServer) -> None:
-    name = server.on("no-tools", says("Hi"))
+    name = server.on("no-tools", chat_reply("Hi"))
     ask(model_for(server, name, tool_choice="auto", parallel_tool_calls=False))
     assert not {"tool_choice", "parallel_tool_calls", "tools"} & server.to(name)[-1].body.keys()
     ask(model_for(server, name, parallel_tool_calls=False), composed(tools=[ADD]))

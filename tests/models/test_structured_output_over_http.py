@@ -12,7 +12,7 @@ from agentkit.errors import OutputStopped
 from agentkit.models.abilities import OutputMode
 from tests.models.asking import model_for
 from tests.models.raw import ChatML, raw_model
-from tests.servers import ChatServer, completes, completion, in_turn, says, sends
+from tests.servers import ChatServer, chat_reply, completes, completion, in_turn, sends
 
 
 class City(BaseModel):
@@ -32,9 +32,9 @@ streamed = pytest.mark.parametrize("stream", [False, True], ids=["whole", "strea
 @pytest.mark.parametrize("mode", ["native", "tool", "prompted"])
 def test_each_mode_has_its_requests_and_replies(server: ChatServer, mode: OutputMode, stream: bool) -> None:
     reply = {
-        "native": says(BERN),
-        "tool": says("", ("c1", "final_answer", BERN)),
-        "prompted": says(f"<think>Hm.</think> Sure:\n```json\n{BERN}\n```\nDone."),
+        "native": chat_reply(BERN),
+        "tool": chat_reply("", ("c1", "final_answer", BERN)),
+        "prompted": chat_reply(f"<think>Hm.</think> Sure:\n```json\n{BERN}\n```\nDone."),
     }[mode]
     name = server.on(f"typed-{mode}-{stream}", reply)
     events: list[Any] = []
@@ -60,7 +60,8 @@ def test_each_mode_has_its_requests_and_replies(server: ChatServer, mode: Output
 @streamed
 def test_the_model_of_a_tool_answer_is_called_again_after_text(server: ChatServer, stream: bool) -> None:
     name = server.on(
-        f"typed-again-{stream}", in_turn(says("Bern!"), says("", ("c1", "final_answer", '{"name": "Bern"}')))
+        f"typed-again-{stream}",
+        in_turn(chat_reply("Bern!"), chat_reply("", ("c1", "final_answer", '{"name": "Bern"}'))),
     )
     agent = Agent(model_for(server, name), output=OutputSpec(City, mode="tool"))
     result = agent.run_sync("go", on_event=(lambda event: None) if stream else None)

@@ -243,7 +243,7 @@ def as_event(document: Any) -> bytes:
     return f"{head}data: {json.dumps(document)}\n\n".encode()
 
 
-def speaks(wire: Wire, thought: str = "", text: str = "", *calls: tuple[str, str, str]) -> Handler:
+def wire_reply(wire: Wire, thought: str = "", text: str = "", *calls: tuple[str, str, str]) -> Handler:
     """Answer with a thought, text and calls, whole or streamed, depending on the request."""
 
     def handler(asked: Asked) -> Any:

@@ -12,7 +12,7 @@ import pytest
 from agentkit import Chain, CompletionModel, OpenAIModel
 from agentkit.prompts.prompters import LAZYLLM_SYSTEM, AlpacaPrompter, ChatPrompter, PrompterError
 from tests.paths import SHARED
-from tests.servers import completes, says, serve
+from tests.servers import chat_reply, completes, serve
 
 DOCUMENT = SHARED / "seeds" / "lazyllm_prompter.md"
 SYSTEM = "You are an AI-Agent developed by LazyLLM."
@@ -169,7 +169,7 @@ def test_tools_can_have_each_field_of_the_document_and_can_be_incomplete() -> No
 
 async def test_a_prompter_with_a_hosted_and_with_a_local_model() -> None:
     with serve() as server:
-        server.on("hosted", says("Fine."))
+        server.on("hosted", chat_reply("Fine."))
         server.on("local", completes("Fine too."))
         hosted = Chain(OpenAIModel("hosted", base_url=server.url), AlpacaPrompter(QUESTION))
         assert await hosted.run(SLOTS) == "Fine."
