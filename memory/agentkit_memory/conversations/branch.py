@@ -212,7 +212,7 @@ class Branch:
                 return None
             row = {"conversation_id": self.conversation_id, "name": self.branch, "parent_id": self.id, "fork_seq": at}
             new = insert(branches).values(**row, head_seq=at, itemised_seq=at).returning(branches.c.id)
-            new_id = connection.scalar(new)
+            new_id: int = connection.scalars(new).one()
             self._copy_notes(connection, new_id, at)
             forget_items(
                 connection, connection.scalars(_LATER_ITEMS, {"branches": [self.id, *rewound], "at": at}).all()
