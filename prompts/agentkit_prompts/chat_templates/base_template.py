@@ -20,7 +20,7 @@ from agentkit_prompts.chat_templates.chat_turns import (
 from agentkit_prompts.chat_templates.dropped_content import ContentCheck, Conversation
 from agentkit_prompts.chat_templates.guard.control_tokens import tokens_and_markers
 from agentkit_prompts.chat_templates.protocol import TOOLS_IN_PROMPT, Capability
-from agentkit_prompts.errors import ChatTemplateError, Problem
+from agentkit_prompts.errors import ChatTemplateError, Problem, Problems
 from agentkit_prompts.names import unknown_fields
 
 
@@ -78,6 +78,15 @@ class BaseTemplate:
     )
     """Names of the attributes with text around messages."""
 
+    def __init_subclass__(cls) -> None:
+        cls._check_overrides(BaseTemplate, ("render",))
+
+    @classmethod
+    def _check_overrides(cls, base: type[BaseTemplate], names: Sequence[str]) -> None:
+        """Refuse methods of this class that the other packages cannot call like the methods of `base`."""
+        for name in names:
+            check_parameters(vars(cls).get(name), getattr(base, name), f"{cls.__name__}.{name}")
+
     def __init__(self, **fields: Any) -> None:
         check_template_fields(type(self).__name__, fields, self.fields())
         for name, value in fields.items():
@@ -104,10 +113,12 @@ class BaseTemplate:
 
     @property
     def variables(self) -> frozenset[str] | None:
-        """Names of the other keyword arguments that `render` reads; None if a subclass overrides `render`."""
-        if not type(self).render.__module__.startswith("agentkit_prompts."):
-            return None
+        """Names of the other keyword arguments that `render` reads; None if a subclass accepts any."""
         parameters = inspect.signature(self.messages2prompt).parameters.values()
+        if not type(self).render.__module__.startswith("agentkit_prompts."):
+            parameters = inspect.signature(self.render).parameters.values()
+            if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+                return None
         names = {parameter.name for parameter in parameters if parameter.kind in _NAMED}
         return frozenset(names - {"messages", "tools", "add_generation_prompt"})
 
@@ -177,7 +188,7 @@ class BaseTemplate:
         options = {**kwargs, "tools": functions, "add_generation_prompt": add_generation_prompt}
         options = {key: value for key, value in options.items() if key in parameters}
         text = self._call_messages2prompt(turns, options)
-        self._check_content(turns, options, text)
+        self._refuse_lost("its messages2prompt", self._lost(turns, options, text))
         if add_generation_prompt or "add_generation_prompt" in parameters:
             return text
         return self._without_opening(text, turns[-1])
@@ -186,8 +197,8 @@ class BaseTemplate:
     def _content_check(self) -> ContentCheck:
         return ContentCheck()
 
-    def _check_content(self, turns: list[Turn], options: Mapping[str, Any], text: str) -> None:
-        """Reject a text that lacks a part of the conversation."""
+    def _lost(self, turns: list[Turn], options: Mapping[str, Any], text: str) -> Problems:
+        """Return the parts of the conversation that a text lacks."""
 
         def render_again(changed: Conversation) -> str:
             tools = {"tools": changed.tools} if "tools" in options else {}
@@ -195,34 +206,38 @@ class BaseTemplate:
 
         conversation = Conversation(cast("list[dict[str, Any]]", turns), options.get("tools"))
         variables = {name: value for name, value in options.items() if name != "tools"}
-        lost = self._content_check.lost(conversation, text, render_again, variables)
+        return self._content_check.lost(conversation, text, render_again, variables)
+
+    def _refuse_lost(self, subject: str, lost: Problems) -> None:
         if not lost:
             return
         advice = ""
         if any("tool" in problem.text for problem in lost):
             advice = f"; write them (calls are in `tool_calls` of a message), or {TOOLS_IN_PROMPT}"
         raise ChatTemplateError(
-            f"{self.title}: its messages2prompt drops {', '.join(map(str, lost))}{advice}",
+            f"{self.title}: {subject} drops {', '.join(map(str, lost))}{advice}",
             template=self.title,
             problems=lost,
         )
 
     def _call_messages2prompt(self, turns: list[Turn], options: Mapping[str, Any]) -> str:
+        return self._text_of("messages2prompt", turns, lambda copies: self.messages2prompt(copies, **options))
+
+    def _text_of(self, method: str, turns: Sequence[Turn], write: Callable[[list[Turn]], object]) -> str:
+        """Return the text of a method of a custom class; each other result is a `ChatTemplateError`."""
         title = self.title
         try:
             # Copies, because a subclass can change its messages.
-            text = self.messages2prompt([{**turn} for turn in turns], **options)
+            text = write([{**turn} for turn in turns])
         except ChatTemplateError:
             raise
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
             raise ChatTemplateError(
-                f"{title}: messages2prompt failed with {problem}; it received {len(turns)} messages", template=title
+                f"{title}: {method} failed with {problem}; it received {len(turns)} messages", template=title
             ) from error
         if not isinstance(text, str):
-            raise ChatTemplateError(
-                f"{title}: messages2prompt returned {type(text).__name__}, expected text", template=title
-            )
+            raise ChatTemplateError(f"{title}: {method} returned {type(text).__name__}, expected text", template=title)
         return text
 
     def _without_opening(self, text: str, last: Mapping[str, Any]) -> str:
@@ -237,6 +252,30 @@ class BaseTemplate:
                 name="add_generation_prompt",
             )
         return text.removesuffix(opening)
+
+
+def check_parameters(method: object, base: Callable[..., Any], title: str) -> None:
+    """Refuse a method of a class without the parameters of `base`, the method of another class; accept no method.
+
+    Raises:
+        ChatTemplateError: The parameters of the method differ.
+    """
+    if not inspect.isfunction(method):
+        return
+    expected = [each for each in inspect.signature(base).parameters.values() if each.kind is not each.VAR_KEYWORD][1:]
+    required = [each for each in expected if each.default is each.empty]
+    received = inspect.signature(method)
+    try:
+        received.bind(None, *expected)
+        received.bind(None, *required)
+        received.bind(None, **{each.name: each for each in expected})
+    except TypeError:
+        texts = [each.name if each in required else f"{each.name}={each.default}" for each in expected]
+        raise ChatTemplateError(
+            f"{title}: expected the parameters ({', '.join(texts)}), got ({', '.join([*received.parameters][1:])})",
+            template=title.partition(".")[0],
+            name=title.rpartition(".")[2],
+        ) from None
 
 
 def _wrong_types(given: Mapping[str, object], kinds: Mapping[str, str]) -> list[Problem]:

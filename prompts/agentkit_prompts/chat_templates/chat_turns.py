@@ -150,6 +150,27 @@ def json_text(value: object, indent: int | None = None) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
+def runs_of_results(roles: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the first and the last index of each run of tool messages."""
+    runs: list[tuple[int, int]] = []
+    for at, role in enumerate(roles):
+        if role != "tool":
+            continue
+        start = at
+        if runs and runs[-1][1] == at - 1:
+            start, _ = runs.pop()
+        runs.append((start, at))
+    return runs
+
+
+def last_question(turns: Sequence[Turn]) -> int:
+    """Return the position of the last message of the user; the number of messages if no user message exists."""
+    for position in reversed(range(len(turns))):
+        if turns[position]["role"] == "user":
+            return position
+    return len(turns)
+
+
 class _TurnReader(NamedTuple):
     """Reader of messages, which adds problems to a list."""
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 from agentkit_prompts.chat_templates.base_template import BaseTemplate
 from agentkit_prompts.chat_templates.chat_turns import (
@@ -15,15 +15,18 @@ from agentkit_prompts.chat_templates.chat_turns import (
     Turn,
     has_tool_traffic,
     json_text,
+    last_question,
     no_messages,
     plain_turns,
     read_functions,
     read_prompt,
     read_turns,
+    runs_of_results,
 )
+from agentkit_prompts.chat_templates.dropped_content import Conversation
 from agentkit_prompts.chat_templates.guard.control_tokens import is_at_line_start, tokens_and_markers
 from agentkit_prompts.chat_templates.protocol import TOOLS_IN_PROMPT
-from agentkit_prompts.errors import ChatTemplateError, Problem
+from agentkit_prompts.errors import ChatTemplateError, Problem, Problems
 from agentkit_prompts.limits import MAX_LISTED
 
 _PLAIN_ROLES = frozenset(("system", "user", "assistant"))
@@ -99,13 +102,18 @@ class RoleMarkerTemplate(BaseTemplate):
     """Texts with a special meaning in a message: a message without them is its text between markers. None if unknown,
     as for a custom class with its own `piece`."""
 
+    is_custom: ClassVar[bool] = False
+    """True if a custom class writes the text; `render` then checks that the text contains the whole conversation."""
     rewrites_text: ClassVar[bool] = False
     """True if the template can change the text of a message, as a subclass with custom methods can."""
 
     def __init_subclass__(cls) -> None:
-        # A custom class that overrides one of these methods can change texts, unless it sets `rewrites_text`.
+        super().__init_subclass__()
+        cls._check_overrides(RoleMarkerTemplate, ("head", "piece", "write"))
+        # A custom class with one of these methods can change texts, unless it sets `rewrites_text`.
         if not _WRITERS.isdisjoint(vars(cls)) and not cls.__module__.startswith(_OWN):
             cls.rewrites_text = "rewrites_text" not in vars(cls) or cls.rewrites_text
+            cls.is_custom = True
         if "piece" in vars(cls) and "signs" not in vars(cls):
             cls.signs = None
 
@@ -192,8 +200,7 @@ class RoleMarkerTemplate(BaseTemplate):
         enable_thinking: bool | None = None,
         **kwargs: Any,
     ) -> str:
-        """Return the text of the whole conversation; with `add_generation_prompt` it ends with the opening of the
-        reply.
+        """Return the text of the conversation; with `add_generation_prompt` it ends with the opening of the reply.
 
         Without it the text ends with the last message. `sequence_start` is True if the messages open a
         sequence. Unknown keywords are ignored: they belong to other templates.
@@ -223,7 +230,27 @@ class RoleMarkerTemplate(BaseTemplate):
         # Plain messages have no calls and no results.
         if task.tools or not task.is_plain:
             self._check_places(turns, task)
-        return self.write(turns, task)
+        if not self.is_custom:
+            return self.write(turns, task)
+        self._refuse_lost("the class", self.lost(turns, task))
+        return self._written(turns, task)
+
+    def lost(self, turns: list[Turn], task: Task) -> Problems:
+        """Return the contents, tools and tool calls that a custom class leaves out."""
+        if not self.is_custom:
+            return []
+
+        def write(changed: Conversation) -> str:
+            tools = list(changed.tools or ())
+            other = task._replace(tools=tools or None, tool_texts=[json_text(tool) for tool in tools])
+            return self._written(cast("list[Turn]", changed.messages), other)
+
+        conversation = Conversation(cast("list[dict[str, Any]]", turns), task.tools)
+        options = task._replace(tools=None, tool_texts=())
+        return self._content_check.lost(conversation, write(conversation), write, options)
+
+    def _written(self, turns: list[Turn], task: Task) -> str:
+        return self._text_of("write", turns, lambda copies: self.write(copies, task))
 
     def _undecorated(self, turns: list[Turn], tools: Tools | None, sequence_start: bool) -> str:
         """Return the texts of messages without roles, one per line, for a model that only completes text."""
@@ -360,9 +387,9 @@ class RoleMarkerTemplate(BaseTemplate):
                 begin, end = markers[turn["role"]]
                 pieces += (begin, turn["content"], end)
             return pieces
-        last_question = _last_question(turns)
+        question = last_question(turns)
         for at, turn in enumerate(turns):
-            pieces += self.piece(turn, task, at > last_question)
+            pieces += self.piece(turn, task, at > question)
         return pieces
 
     def _enclose_results(self, pieces: list[str], first: int, turns: Sequence[Turn]) -> None:
@@ -410,19 +437,6 @@ class RoleMarkerTemplate(BaseTemplate):
         return self.reply_start if conditions[self.reply_start_when] else ""
 
 
-def runs_of_results(roles: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the first and the last index of each run of tool messages."""
-    runs: list[tuple[int, int]] = []
-    for at, role in enumerate(roles):
-        if role != "tool":
-            continue
-        start = at
-        if runs and runs[-1][1] == at - 1:
-            start, _ = runs.pop()
-        runs.append((start, at))
-    return runs
-
-
 def _set_apart(pieces: list[str]) -> None:
     """Put a line break between two messages that have no marker between them.
 
@@ -434,11 +448,3 @@ def _set_apart(pieces: list[str]) -> None:
     for index in range(3, len(pieces) - 1, 3):
         if not pieces[index] and not pieces[index + 1]:
             pieces[index] = "\n"
-
-
-def _last_question(turns: Sequence[Turn]) -> int:
-    """Return the position of the last message of the user; the number of messages if no user message exists."""
-    for position in reversed(range(len(turns))):
-        if turns[position]["role"] == "user":
-            return position
-    return len(turns)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Union, cast
 
-from agentkit_prompts.chat_templates.base_template import BaseTemplate
+from agentkit_prompts.chat_templates.base_template import BaseTemplate, check_parameters
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.template_config import ChatTemplateConfig
 from agentkit_prompts.errors import ChatTemplateError, check_types
+from agentkit_prompts.limits import MAX_CACHED
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
@@ -64,7 +66,14 @@ def _checked(given: ChatTemplate) -> ChatTemplate:
             f"template or of a model, a ChatTemplateConfig or a file, got {received}",
             name="chat_template",
         )
+    _check_render(type(given))
     return given
+
+
+@lru_cache(maxsize=MAX_CACHED)
+def _check_render(template_class: type) -> None:
+    render = getattr(template_class, "render", None)
+    check_parameters(render, BaseTemplate.render, f"{template_class.__name__}.render")
 
 
 def _named(name: str) -> ChatTemplate:

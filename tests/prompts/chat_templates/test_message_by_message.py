@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -207,6 +208,76 @@ def test_a_template_with_a_custom_write_gets_the_complete_conversation() -> None
     template = Shouting(user="<U>", eoh="</U>", assistant="<A>", eoa="</A>")
     assert text_by_message(talk("one", "two"), template, {}, is_guarded=True) is None
     assert "<U>ONE</U><A>TWO</A>" in talk("one", "two").to_text(template)
+
+
+class Dropping(RoleMarkerTemplate):
+    """Leaves out a part of a conversation."""
+
+    user, eoh, assistant, eoa, tool, eotool = "<U>", "</U>", "<A>", "</A>", "<T>", "</T>"
+    writes_tools = True
+    rewrites_text = False
+    role: ClassVar[str] = ""
+    """Role without content in the text."""
+
+    def piece(self, turn: Turn, task: Task, recent: bool = False) -> tuple[str, str, str]:
+        opening, text, ending = super().piece(turn, task, recent)
+        return opening, "" if turn["role"] == self.role else text, ending
+
+
+class Writing(Dropping):
+    """Writes calls and tools."""
+
+    def piece(self, turn: Turn, task: Task, recent: bool = False) -> tuple[str, str, str]:
+        opening, text, ending = super().piece(turn, task, recent)
+        return opening, text + json.dumps(turn.get("tool_calls", "")), ending
+
+    def head(self, turns: Sequence[Turn], task: Task) -> list[str]:
+        return ["".join(task.tool_texts), *super().head(turns, task)]
+
+
+class Failing(Writing):
+    """Cannot write a result."""
+
+    def piece(self, turn: Turn, task: Task, recent: bool = False) -> tuple[str, str, str]:
+        if turn["role"] == "tool":
+            raise KeyError(turn["role"])
+        return super().piece(turn, task, recent)
+
+
+class DroppingUser(Writing):
+    role = "user"
+
+
+class DroppingResults(Writing):
+    role = "tool"
+
+
+@for_cases(
+    ("kind", "places"),
+    [
+        (Writing, []),
+        (Dropping, ["tools[0]", "tools[1]", "messages[1]"]),
+        (DroppingUser, ["messages[0]", "messages[3]"]),
+        (DroppingResults, ["messages[2]"]),
+        (Failing, []),
+    ],
+)
+def test_a_custom_class_that_drops_content_is_an_error(kind: type[Dropping], places: list[str]) -> None:
+    call = ToolCall("c", "look", '{"key": "a door"}')
+    conversation = [
+        Message("user", "Hi."),
+        Message("assistant", "Wait.", (call,)),
+        Message("tool", "ok", tool_call_id="c"),
+    ]
+    composition = compose(Layers(), PromptContext(user_input="So?", conversation=conversation, tools=TOOLS))
+    if kind is Writing:
+        text = composition.to_text(kind())
+        assert all(word in text for word in ("Hi.", "Wait.", "a door", "ok", "So?", "strict"))
+        return
+    for write in (lambda: composition.to_text(kind()), lambda: kind().render(composition.messages, TOOLS)):
+        with pytest.raises(ChatTemplateError) as caught:
+            write()
+        assert sorted({problem.place for problem in caught.value.problems}) == sorted(places)
 
 
 def test_the_error_names_a_rejected_token_next_to_empty_values() -> None:

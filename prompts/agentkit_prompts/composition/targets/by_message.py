@@ -14,7 +14,8 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, runs_of_results
+from agentkit_prompts.chat_templates.chat_turns import runs_of_results
+from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate
 from agentkit_prompts.composition.targets.chat_trees import words_of_tools
 from agentkit_prompts.composition.targets.role_marker_frame import (
     DependentMessageError,

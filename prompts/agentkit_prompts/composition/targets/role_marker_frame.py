@@ -208,7 +208,7 @@ class StoredWriter:
             turns = read_turns([tree], template.title, template.roles)
         except ChatTemplateError as error:
             raise DependentMessageError from error
-        if template.missing_places(turns, self.frame.task):
+        if template.missing_places(turns, self.frame.task) or template.lost(turns, self.frame.task):
             raise DependentMessageError
         return "".join(template.piece(turns[0], self.frame.task, self._recent))
 
@@ -243,7 +243,7 @@ class HeadWriter:
             return None
         if not all(tool.derive(is_harmless_tool, frame.tokens) for tool in tools):
             return None
-        if tools and frame.template.missing_places([], task):
+        if tools and (frame.template.is_custom or frame.template.missing_places([], task)):
             return None
         return self._default_text(task) if section is None else self._section_text(section, task)
 
