@@ -76,7 +76,8 @@ class OpenStore:
         if isinstance(target, str) and is_address(target):
             # PostgreSQL alone is enough: by default, the index is in the same database.
             database_place, default_index = target, target
-        elif isinstance(target, str | os.PathLike):
+        # An empty text, such as an unset variable, would be the working folder.
+        elif isinstance(target, str | os.PathLike) and target != "":
             folder = expanded(target)
             _check_folder(folder)
             database_place, default_index = folder / _FILE_NAME, folder / "index"

@@ -42,9 +42,10 @@ def checked_paths(paths: object) -> list[Path]:
     values: list[object] = [paths]
     if isinstance(paths, Iterable) and not isinstance(paths, str | bytes | Mapping | os.PathLike):
         values = list(paths)
-    valid = [each for each in values if isinstance(each, str | os.PathLike)]
+    # An empty text, such as an unset variable, would be the working folder.
+    valid = [each for each in values if isinstance(each, str | os.PathLike) and each != ""]
     if len(valid) < len(values):
-        invalid = [repr(each)[:80] for each in values if not isinstance(each, str | os.PathLike)]
+        invalid = [repr(each)[:80] for each in values if not isinstance(each, str | os.PathLike) or each == ""]
         raise IngestError("ingest", f"expected paths of files and folders, got {', '.join(invalid[:5])}")
     return [expanded(each) for each in valid]
 

@@ -67,6 +67,8 @@ class Folder:
         if max_bytes < 1:
             raise ToolDefinitionError(f"file tools: max_bytes={max_bytes!r} must be 1 or more", names=["max_bytes"])
         try:
+            if root == "":
+                raise ValueError("an empty text, such as an unset variable, would be the working folder")
             self.root = Path(root).resolve(strict=True)
             os.close(os.open(self.root, _FOLDER))
         except (OSError, ValueError, RuntimeError) as error:

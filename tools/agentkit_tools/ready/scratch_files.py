@@ -61,8 +61,9 @@ class ScratchFiles(Toolset):
         self._lock = Lock()
         self._root: Path | None = None
         if folder is not None:
-            if not isinstance(folder, str | os.PathLike):
-                raise ToolDefinitionError(f"ScratchFiles: folder: expected a path, got {type(folder).__name__}")
+            # An empty text, such as an unset variable, would be the working folder.
+            if not isinstance(folder, str | os.PathLike) or folder == "":
+                raise ToolDefinitionError(f"ScratchFiles: folder: expected a path, got {brief(folder)}")
             self._root = Path(folder)
             self._folder_of("local", "")
         tools: list[Tool] = [

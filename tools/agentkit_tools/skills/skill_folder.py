@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.context.skill import Skill
-from agentkit_prompts.errors import ContextError, shortened
+from agentkit_prompts.errors import ContextError, brief, shortened
 from agentkit_prompts.names import nearest
 from agentkit_prompts.ranking.bm25 import BM25
 from agentkit_prompts.system.regular_files import read_regular_text
@@ -89,8 +89,9 @@ class SkillFolder(ContextToolset):
         sandbox: Sandbox | None = None,
         list_tokens: int = 1_500,
     ) -> None:
-        if not isinstance(folder, str | os.PathLike):
-            raise ToolDefinitionError(f"SkillFolder: expected the path of a folder, got {type(folder).__name__}")
+        # An empty text, such as an unset variable, would be the working folder.
+        if not isinstance(folder, str | os.PathLike) or folder == "":
+            raise ToolDefinitionError(f"SkillFolder: expected the path of a folder, got {brief(folder)}")
         if not isinstance(trusted, bool):
             raise ToolDefinitionError(
                 f"SkillFolder: trusted: expected True or False, got {trusted!r:.40}", names=["trusted"]
