@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import string
 import sys
-from functools import cached_property
+from functools import cache, cached_property
 from types import ModuleType
 from typing import Any
 
@@ -69,6 +69,10 @@ class Desk(Base):
     def slow(self) -> Any:
         raise AssertionError("a property was read")
 
+    @cache  # noqa: B019
+    def cached(self, a: int) -> str:
+        return f"{self.name} {a}"
+
     def _private(self) -> str:
         return self.password
 
@@ -89,7 +93,8 @@ def names(tools: Toolset) -> list[str]:
 
 async def test_public_methods_become_tools_bound_to_their_object() -> None:
     tools = Toolset.from_object(Desk("Ann"))
-    assert names(tools) == ["first", "replaced", "later", "kind", "plain", "renamed"]
+    assert names(tools) == ["first", "replaced", "later", "kind", "plain", "renamed", "cached"]
+    assert await result_of(tools, "cached", '{"a": 5}') == "Ann 5"
     assert await result_of(tools, "first", '{"key": "k"}') == "base k"
     assert await result_of(tools, "replaced") == "new Ann"
     assert await result_of(tools, "later", '{"n": 2}') == "2"
@@ -109,7 +114,9 @@ def test_names_docstrings_and_policies_are_those_of_the_methods() -> None:
 def test_methods_are_chosen_by_name() -> None:
     desk = Desk("Ann")
     assert names(Toolset.from_object(desk, only=["plain", "first"])) == ["plain", "first"]
-    assert names(Toolset.from_object(desk, without=["plain", "decorated", "later"])) == ["first", "replaced", "kind"]
+    assert names(Toolset.from_object(desk, without=["plain", "decorated", "later", "cached"])) == [
+        *("first", "replaced", "kind")
+    ]
     assert names(Toolset.from_object(desk, only=["plain", "first"], without=["first"])) == ["plain"]
 
 
@@ -124,6 +131,12 @@ def test_all_unknown_names_are_listed() -> None:
     with pytest.raises(ToolDefinitionError) as caught:
         Toolset.from_object(Desk("Ann"), only=["frist"], without=["xyz"])
     assert caught.value.names == ("frist", "xyz")
+
+
+def test_a_text_is_no_list_of_names() -> None:
+    with pytest.raises(ToolDefinitionError) as caught:
+        Toolset.from_object(Desk("Ann"), only="first", without="plain")
+    assert caught.value.names == ("only", "without")
 
 
 def test_methods_of_another_packages_base_class_are_left_out_unless_they_are_named() -> None:

@@ -28,12 +28,20 @@ def methods_of(thing: object, only: Iterable[str] | None, without: Iterable[str]
     offered: dict[str, bool] = {}
     for body in reversed(kind.__mro__):
         for name in vars(body):
-            # `getattr_static` does not run the code of properties.
-            if not name.startswith("_") and isinstance(inspect.getattr_static(kind, name, None), _METHODS):
+            if not name.startswith("_") and _is_method(kind, name):
                 # Methods of base classes from other packages are offered only by name.
                 offered[name] = offered.get(name, False) or _package(body.__module__) == home
     names = _selected(where, offered, [name for name, own in offered.items() if own], only, without)
     return _tools(where, {name: getattr(thing, name) for name in names})
+
+
+def _is_method(kind: type, name: str) -> bool:
+    """Return True for a method, also if a decorator replaced it by an object, such as `functools.cache`."""
+    # `getattr_static` does not run the code of properties.
+    attribute: object = inspect.getattr_static(kind, name, None)
+    is_bound = callable(attribute) and hasattr(attribute, "__get__")
+    is_wrapper = isinstance(getattr(attribute, "__wrapped__", None), FunctionType)
+    return isinstance(attribute, _METHODS) or (is_bound and is_wrapper)
 
 
 def functions_of(module: ModuleType, only: Iterable[str] | None, without: Iterable[str]) -> list[Tool]:
@@ -69,6 +77,10 @@ def _package(module: str) -> str:
 def _selected(
     where: str, offered: Collection[str], usual: list[str], only: Iterable[str] | None, without: Iterable[str]
 ) -> list[str]:
+    texts = {option: names for option, names in (("only", only), ("without", without)) if isinstance(names, str)}
+    if texts:
+        problems = [f"{option}: expected a list of names, such as [{name!r:.80}]" for option, name in texts.items()]
+        raise ToolDefinitionError(f"{where}: {'; '.join(problems)}", names=texts)
     excluded = list(without)
     unknown = [name for name in excluded if name not in offered]
     if only is not None:
