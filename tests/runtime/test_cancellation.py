@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from contextlib import suppress
 
 import pytest
 
 from agentkit import Agent, ScriptedModel, Session, ToolCall, tool
+from agentkit.run.journal.journal_file import JournalWriter
 from tests.runtime.scripts import Forgetful, Library, Never, calling, roles, valid
 from tests.waiting import LONG, eventually
 
@@ -176,6 +178,22 @@ async def test_results_that_cannot_be_stored_are_notes_of_the_cancellation() -> 
             error = error.__context__  # type: ignore[assignment]
     assert any("could not be stored: OSError: the disk is gone" in note for note in noted)
     assert roles(session.conversation) == "user"
+
+
+async def test_cancellation_while_the_journal_is_closed() -> None:
+    """The end of a cancelled run is the end of its journal: a resumed run finds the file unlocked."""
+    closing, closed = threading.Event(), threading.Event()
+
+    def close() -> None:
+        closing.set()
+        time.sleep(0.05)
+        closed.set()
+
+    writer = JournalWriter(lambda line: None, close)
+    run = asyncio.create_task(Agent(ScriptedModel(["ok"])).run("go", journal=writer))
+    await eventually(closing.is_set)
+    await cancelled(run)
+    assert closed.is_set()
 
 
 async def test_two_cancellations_in_a_row() -> None:

@@ -35,6 +35,7 @@ from agentkit import (
 from agentkit.durable.run_handle import entry_events
 from agentkit.errors import AgentDefinitionError
 from agentkit.guards import Ask, Guard, GuardError, GuardStopped, Pass, Replace, Stop, Verdict, guard
+from agentkit.run.engine.replay import replayed_contexts
 from agentkit.run.journal.accepted_replies import last_reply
 from agentkit.testing import Delayed, assert_effects
 from tests.raising import raises
@@ -233,6 +234,31 @@ def test_a_resumed_run_uses_the_recorded_verdicts() -> None:
     result = answers("Done.", guards=guards).resume_sync(cut)
     assert texts(result.messages) == ["input!", "", "tool_result!", "Done."]
     assert calls == ["output"]
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_run_whose_guard_failed_after_the_tools_is_resumed_with_the_stored_results(asks: bool) -> None:
+    failing = [True]
+
+    def moderate(result: Any) -> None:
+        if failing[0]:
+            raise TimeoutError
+
+    guards = [*([gives(Ask("sure?"), "tool_result")] if asks else []), guard("tool_result")(moderate)]
+    denied = ToolCall("c2", "pay", '{"amount": 8}')
+    deny = guard("tool_call")(lambda call: Replace("no") if call.id == "c2" else None)
+    agent = answers([PAY, denied], "Done.", guards=[deny, *guards])
+    session = Session("s")
+    with raises(GuardError, guard="moderate") as failed:
+        agent.run_sync("Hi", session=session, approve=lambda call: True)
+    withheld = texts(session.conversation)
+    assert [text[:11] for text in withheld] == ["Hi", "", "pay ran. It", "pay was not"]
+    failing[0] = False
+    journal = Journal.loads(failed.value.journal.dumps())
+    result = agent.resume_sync(journal, session=session, approve=lambda call: True)
+    assert (texts(result.messages), PAID) == ([*withheld, "Done."], [7])
+    assert texts(session.conversation) == texts(result.messages)
+    assert len(replayed_contexts(agent.definition, result.journal, session)) == 2
 
 
 def test_a_parallel_guard_runs_next_to_the_model_call_and_its_stop_cancels_the_call() -> None:

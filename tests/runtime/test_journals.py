@@ -260,10 +260,12 @@ RESULT = (
         (HEAD + '{"effect": "CallTools", "answer": 7}\n', 2, None, "TypeError"),
         (HEAD.replace('"run_id":"r"', '"run_id":["r"]'), 1, None, "TypeError"),
         (HEAD.replace('"session":null', '"session":{}'), 1, None, "TypeError"),
+        (HEAD.replace('"scope":null', '"scope":[null]'), 1, None, "TypeError"),
         (HEAD.replace('"version":""', '"version":5'), 1, None, "TypeError"),
         (HEAD.replace('"parts":{}', '"parts":5'), 1, None, "TypeError"),
         (HEAD.replace('"parts":{}', '"parts":{"system":5}'), 1, None, "TypeError"),
         (HEAD + RESULT.replace('"c1"', "{}"), 2, None, "TypeError"),
+        (HEAD + RESULT.replace('"c1"', '""'), 2, None, "ValueError"),
         (HEAD + RESULT.replace('"pay"', "[]"), 2, None, "TypeError"),
         (HEAD + RESULT.replace('"success"', '"fine"'), 2, None, "ValidationError"),
         (

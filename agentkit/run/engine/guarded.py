@@ -35,6 +35,8 @@ from agentkit_prompts.context.prompt_context import PromptContext, Selection, Us
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool
 
+_NOT_RUN = ("denied", "cancelled", "unavailable")
+"""Status of a result whose text contains nothing from its tool."""
 _REPLY_EVENTS = (TextDelta, ThinkingDelta, ArgumentsDelta, PartialOutput, ModelReplied)
 
 
@@ -313,11 +315,21 @@ class Guarded:
 
     async def _checked_result(self, result: ToolResult, round_: ToolRound, answers: set[str]) -> ToolResult:
         """Return a result with the text that the guards have accepted."""
+        is_answer = result.call_id in answers and result.ok
+        withheld = _withheld(result)
+        if withheld.message in round_.stored:
+            subjects: list[tuple[Guard, Subject]] = [(guard, result) for guard in self._guards.tool_result]
+            if is_answer:
+                subjects += [(guard, result.message.text) for guard in self._guards.output]
+            # The conversation contains this result already: a verdict cannot replace it, only stop the run.
+            for guard, subject in subjects:
+                _raise_stop(await self._check(guard, subject, result.call_id, round_))
+            return withheld
         for guard in self._guards.tool_result:
             text = result.message.text
             check = await self._check(guard, result, result.call_id, round_)
             result = _with_result(result, text, await self._accepted(check, text, round_))
-        if result.call_id not in answers or not result.ok:
+        if not is_answer:
             return result
         for guard in self._guards.output:
             text = result.message.text
@@ -410,6 +422,8 @@ def _with_result(result: ToolResult, before: str, text: str) -> ToolResult:
 
 
 def _withheld(result: ToolResult) -> ToolResult:
+    if result.status in _NOT_RUN:
+        return result
     text = f"{result.name} ran. Its result is withheld: the run ended before a guard accepted it."
     return ToolResult(result.call_id, result.name, text, "cancelled")
 

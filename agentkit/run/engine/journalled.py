@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -123,6 +123,9 @@ class Journalled:
         return await self._result("Recall", lambda: self._steps.recall(query, visible))
 
     async def append(self, messages: tuple[Message, ...], key: str) -> Message | None:
+        # A person decided about one result of a round that was cut before the guards had accepted the other results.
+        while self._replays and self._entries[self._at].effect == "AskApproval":
+            self._next("AskApproval")
         if self._replays:
             # The session contains these messages already. If they differ, the agent has changed.
             if self._next("Append") != messages:
@@ -171,6 +174,7 @@ class Journalled:
             del pending[result.call_id]
             on_result(result, inner_usage)
         if not pending:
+            round_.stored = self._next_stored()
             return
 
         def record(result: ToolResult, inner_usage: Usage | None) -> None:
@@ -245,6 +249,14 @@ class Journalled:
         self._at += 1
         self._replays = self._at < len(self._entries)
         return entry.answer
+
+    def _next_stored(self) -> Sequence[Message]:
+        """Return the messages that an earlier attempt stored next; empty if it stored no further messages."""
+        for at in range(self._at, len(self._entries)):
+            if self._entries[at].effect == "Append":
+                messages: Sequence[Message] = self._entries[at].answer
+                return messages
+        return ()
 
     def _stored_repair(self) -> Message | None:
         """Return the repair message if the next entry stored one; otherwise None."""

@@ -50,6 +50,8 @@ class ToolRound:
     """The prompt of the reply; None before the first prompt."""
     asked: Collection[str] = ()
     """Ids of calls about which a person decides, although their tools need no approval."""
+    stored: Sequence[Message] = ()
+    """Messages of the round that an earlier attempt stored in the conversation; empty before."""
 
 
 OnResult: TypeAlias = Callable[[ToolResult, Usage | None], None]

@@ -363,7 +363,7 @@ class Journal(metaclass=Hinted):
         if session is not None:
             session = checked_text(session)
         if scope is not None:
-            scope = tuple(scope)
+            scope = tuple([checked_text(name) for name in scope])
         hashes = dict(head.get("parts", {}))
         journal = cls(
             checked_text(head["agent"]),

@@ -120,8 +120,14 @@ async def journal_writer(
             if failure is not error:
                 error.add_note(f"The end of the journal could not be written: {describe_error(failure)}")
         raise
-    await in_thread(writer.close)
-    journal.file, journal.lines = file, lines_before + writer.count
+    closing = begin_in_thread(writer.close)
+    try:
+        # A cancelled run waits too: until then, its file is locked.
+        await ended(closing)
+    finally:
+        if closing.done() and closing.exception() is None:
+            journal.file, journal.lines = file, lines_before + writer.count
+    closing.result()
 
 
 async def _open_writer(target: JournalTarget, earlier: Journal | None) -> JournalWriter:

@@ -169,6 +169,8 @@ def _codecs() -> Mapping[str, _Codec]:
             whole = checked_text(whole)
         status = read_status(data["status"])
         call_id, name = checked_text(data["call_id"]), checked_text(data["name"])
+        if not call_id:
+            raise ValueError("call_id: expected the id of a call, got an empty text")
         result = ToolResult(call_id, name, content, status, error=read_error(data), whole=whole)
         return result, read_usage(data["usage"])
 
