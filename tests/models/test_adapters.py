@@ -19,6 +19,7 @@ from agentkit.models import (
     ModelRequestError,
     ModelUnavailable,
 )
+from agentkit.prompts import ToolSpec
 from tests.cases import collected
 from tests.effort import spread
 from tests.models.asking import ADD, KEY, NOTHING_LEFT_OPEN, ask, both, composed, failure
@@ -372,3 +373,24 @@ def test_messages_of_replies_are_instances_of_message(server: ChatServer) -> Non
         assert message.text == "Hi"
         assert isinstance(message, Message)
         assert not [call for call in message.tool_calls if not isinstance(call, ToolCall)]
+
+
+HALF = "cut \ud83d here"
+CUT_CALL = ToolCall("c1", "look", json.dumps({"a": HALF}, ensure_ascii=False))
+HALVES: dict[str, dict[str, Any]] = {
+    "input": {"text": HALF},
+    "conversation": {"conversation": [Message("user", HALF, name=HALF), Message("assistant", HALF)]},
+    "call": {"intermediate": [Message("assistant", "", (CUT_CALL,)), Message("tool", HALF, tool_call_id="c1")]},
+    "tool": {"tools": [ToolSpec("look", HALF, {"type": "object", "properties": {"a": {"description": HALF}}})]},
+}
+
+
+@every_wire
+def test_a_lone_surrogate_anywhere_is_sent_as_a_replacement_character(server: ChatServer, wire: Wire) -> None:
+    failures: list[str] = []
+    for place, context in HALVES.items():
+        with collected(failures, place):
+            model = model_of(wire, server, server.on("half", wire_reply(wire, "", "fine")))
+            assert ask(model, composed(**context)).message.text == "fine"
+            assert "cut \ufffd here" in json.dumps(server.asked[-1].body, ensure_ascii=False)
+    assert failures == []

@@ -70,12 +70,6 @@ def test_text_of_any_script_arrives_unchanged(server: ChatServer) -> None:
     assert ask(model_for(server, name), composed(text), pieces.append).message.text == "".join(pieces) == text
 
 
-def test_a_lone_surrogate_in_the_prompt_is_sent_as_a_replacement_character(server: ChatServer) -> None:
-    name = server.on("surrogate", chat_reply("fine"))
-    assert ask(model_for(server, name), composed("cut \ud83d here")).message.text == "fine"
-    assert server.asked[-1].body["messages"][-1]["content"] == "cut \ufffd here"
-
-
 def test_settings_without_a_json_form_are_refused(server: ChatServer) -> None:
     odd: Any = {"x": object()}
     for settings in ({"temperature": float("nan")}, {"extra": odd}):

@@ -35,7 +35,7 @@ def test_a_body_is_the_text_of_json_for_any_number_of_writes(body: dict[str, Any
     assert [body_bytes(body), body_bytes(body)] == [plain(body)] * 2
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800", {1, 2}])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {1, 2}])
 def test_a_value_without_a_json_form_is_refused_in_each_attempt(value: Any) -> None:
     item = FrozenDict(content=value)
     for _ in range(2):

@@ -7,13 +7,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentkit_prompts.context.frozen import FrozenDict
+from agentkit_prompts.context.wire.clean import clean
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 def body_bytes(body: Mapping[str, Any]) -> bytes:
-    """Return a body as JSON. Read-only items of its lists, such as earlier messages, are encoded only once."""
-    return f"{{{','.join([f'{_encode(key)}:{_value_json(value)}' for key, value in body.items()])}}}".encode()
+    """Return a body as JSON, in which U+FFFD replaces lone surrogates.
+
+    Read-only items of its lists, such as earlier messages, are encoded only once.
+    """
+    fields = [f"{_encode(key)}:{_value_json(value)}" for key, value in body.items()]
+    return clean(f"{{{','.join(fields)}}}").encode()
 
 
 def _value_json(value: Any) -> str:

@@ -17,6 +17,7 @@ from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.opaque import with_opaque
 from agentkit_prompts.context.parts import Media, MediaKind, Part, Text
 from agentkit_prompts.context.thinking import Thinking
+from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.sendable_media import (
     IMAGE_TYPES,
@@ -145,6 +146,7 @@ def _arguments(text: str) -> FrozenDict:
     """Return the arguments as an object. Text that is not a JSON object becomes the value of `invalid_arguments`."""
     if not text.strip():
         return FrozenDict()
+    text = clean(text)
     try:
         arguments = freeze(strict_json(text))
         # An escape of one half of a character cannot be sent as text.
