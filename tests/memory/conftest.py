@@ -1,4 +1,4 @@
-"""Stores on real disks and servers."""
+"""Fixtures: stores on real disks and servers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIMITS = ("embedders.encoder._QUESTION_TIMEOUT", "index.indexes._MAX_WAIT", "rec
 
 @pytest.fixture(autouse=True, scope="module")
 def patient() -> Iterator[None]:
-    """Have a recall wait for what takes long only because the machine is busy."""
+    """Raise the time limits of a recall for busy machines."""
     with pytest.MonkeyPatch.context() as patched:
         for limit in LIMITS:
             patched.setattr(f"agentkit_memory.{limit}", LONG)
@@ -35,7 +35,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with all tables: making them takes longer than many a test."""
+    """Store with all tables: their creation takes longer than many tests."""
     path = tmp_path_factory.mktemp("made") / "store"
     Memory(path).close()
     return path
@@ -49,7 +49,7 @@ def memory(empty_store: Path, home: Path) -> Iterator[Memory]:
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    """Processes that open memories: without the time to import the modules of memories."""
+    """Processes that open memories, without the time to import the modules of memories."""
     with forks(tmp_path_factory.mktemp("forks"), *MEMORIES) as started:
         yield started
 
@@ -63,14 +63,14 @@ def docs(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a PostgreSQL server that lives as long as the tests."""
+    """Address of a PostgreSQL server that runs during the tests."""
     with postgres_server(tmp_path_factory.mktemp("postgres")) as address:
         yield address
 
 
 @pytest.fixture
 def fresh_postgres(postgres: str) -> str:
-    """The server with an empty database, whatever revision a test before left there."""
+    """The server with an empty database, after any revision of a previous test."""
     import psycopg
 
     with psycopg.connect(postgres, autocommit=True) as connection:
@@ -81,7 +81,7 @@ def fresh_postgres(postgres: str) -> str:
 
 @pytest.fixture
 def database(request: pytest.FixtureRequest) -> Iterator[Database]:
-    """The database of the memory of a test, opened again, as another process opens it."""
+    """Database of the memory of a test, opened again as another process opens it."""
     memory = request.getfixturevalue("either" if "either" in request.fixturenames else "memory")
     target = StoreProbe(memory).target
     opened = Database.open(target / "memory.db" if isinstance(target, Path) else target)
@@ -91,7 +91,7 @@ def database(request: pytest.FixtureRequest) -> Iterator[Database]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """By default PostgreSQL is tried with conversations only: what else is stored there goes the same way."""
+    """Select the tests of PostgreSQL: by default only conversations, as other rows use the same code."""
     for item in items:
         if "postgresql" in item.name and item.path.is_relative_to(HERE) and item.path.parent.name != "conversations":
             item.add_marker("long")
@@ -99,7 +99,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def either(request: pytest.FixtureRequest, empty_store: Path, tmp_path: Path) -> Iterator[Memory]:
-    """A memory on SQLite, then one on PostgreSQL."""
+    """Memory on SQLite, then memory on PostgreSQL."""
     if request.param == "sqlite":
         opened = Memory(shutil.copytree(empty_store, tmp_path / "store"))
     else:

@@ -1,4 +1,4 @@
-"""Which files of a store contain some bytes: what was erased is in none of them."""
+"""Search for bytes in the files of a store: erased texts must be in no file."""
 
 from __future__ import annotations
 

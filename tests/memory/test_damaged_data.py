@@ -1,4 +1,4 @@
-"""Damaged rows: `verify` names them, recall and indexing go on without them, `repair` moves them to a file."""
+"""Damaged rows: `verify` names them, recall and indexing skip them, `repair` moves them to a file."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def home(made: Path, tmp_path: Path) -> Path:
 
 def damage(memory: Memory, table: str, change: str, which: str) -> None:
     with StoreProbe(memory).engine.connect() as connection:
-        connection.exec_driver_sql("PRAGMA foreign_keys=OFF")  # a damaged key may have rows that belong to it
+        connection.exec_driver_sql("PRAGMA foreign_keys=OFF")  # a damaged key can have dependent rows
         assert connection.exec_driver_sql(f"UPDATE {table} SET {change} WHERE {which}").rowcount >= 1
         connection.exec_driver_sql("PRAGMA foreign_keys=ON")
 
@@ -109,7 +109,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("table", "change", "which"), spread(thinned(CASES, 6), 2))
-def test_a_corrupt_row_is_named_and_moved_and_the_other_scopes_go_on(
+def test_a_corrupt_row_is_named_and_moved_and_other_scopes_work(
     home: Path, tmp_path: Path, table: str, change: str, which: str
 ) -> None:
     with Memory(home, embedder=Words()) as memory:
@@ -164,17 +164,17 @@ VALUES = [
 
 
 @pytest.mark.parametrize(("column", "value"), spread(thinned(VALUES), 2))
-def test_a_corrupt_item_is_left_out_of_recall_and_refused_by_the_list(home: Path, column: str, value: str) -> None:
+def test_a_corrupt_item_is_omitted_from_recall_and_refused_by_the_list(home: Path, column: str, value: str) -> None:
     with Memory(home, embedder=Words()) as memory:
         bad = memory.within(BAD)
         (item,) = [fact.id for fact in bad.facts.list() if fact.text == "zebra fact"]
         damage(memory, "items", f"{column} = {value}", MINE)
         recalled = bad.recall("zebra fact", limit=20)
         assert item not in {fact.id for fact in recalled.knowledge} and len(recalled.knowledge) >= 2
-        if column != "valid_from":  # such a fact is not valid
+        if column != "valid_from":  # such a fact is invalid
             (report,) = [each for each in recalled.degraded if "corrupt items" in each]
             assert report.startswith("1 corrupt items were left out, such as ")
-        if column not in ("title", "said_at", "line"):  # which a fact does not have
+        if column not in ("title", "said_at", "line"):  # facts do not have it
             with raises(StoreCorrupt, table="items", row=item, name=column):
                 bad.facts.list()
         assert bad.facts.remove(item)
@@ -200,7 +200,7 @@ LISTS: dict[str, Callable[[Memory], object]] = {
         ("conversations", "created_at", "x'ff'"),
     ],
 )
-def test_a_list_with_a_corrupt_row_names_the_row(home: Path, table: str, column: str, value: str) -> None:
+def test_the_error_of_a_list_with_a_corrupt_row_names_the_row(home: Path, table: str, column: str, value: str) -> None:
     with Memory(home, embedder=Words()) as memory:
         which = TALK if table == "conversations" else f"(SELECT min(id) FROM {table} WHERE scope_id = {ITS})"
         damage(memory, table, f"{column} = {value}", f"id = {which}")
@@ -212,7 +212,7 @@ def test_a_list_with_a_corrupt_row_names_the_row(home: Path, table: str, column:
             assert all(memory.within(BAD).documents.forget(source) for source in ("a.md", "b.md", "i.gif"))
 
 
-def test_moved_rows_take_the_facts_of_their_turns_with_them_and_leave_no_gap(home: Path, tmp_path: Path) -> None:
+def test_facts_of_moved_turns_are_moved_and_no_gap_remains(home: Path, tmp_path: Path) -> None:
     with Memory(home, embedder=Words()) as memory:
         damage(memory, "messages", "body = '[]'", f"branch_id = {MAIN} AND seq = 1")
         damage(memory, "items", "meta = '{'", f"branch_id = {MAIN} AND position = 1")
@@ -229,7 +229,7 @@ def test_moved_rows_take_the_facts_of_their_turns_with_them_and_leave_no_gap(hom
 
 
 def test_many_messages_with_damaged_numbers_leave_no_gap(home: Path, tmp_path: Path) -> None:
-    """There are more of them than rows that a repair removes in one transaction."""
+    """Their number is above the number of rows that a repair removes in a transaction."""
     with Memory(home) as memory:
         session = memory.within(BAD).session("s")
         before = len(session.append(*[Message("user", f"heron {number}") for number in range(620)]))
@@ -258,11 +258,11 @@ def test_the_turn_and_the_facts_of_a_damaged_message_are_in_the_file(home: Path,
 
 
 class Stopped(Exception):
-    """A repair ends here, as if its process was killed."""
+    """End of a repair, as if its process was killed."""
 
 
 def stop_at(engine: Engine, number: int) -> Callable[..., None]:
-    """Return a listener that raises at the statement with this number that writes, counted from 0."""
+    """Return a listener that raises at the writing statement with this number, counted from 0."""
     writes = count()
 
     def stop(connection: object, cursor: object, statement: str, *_: object) -> None:
@@ -273,7 +273,7 @@ def stop_at(engine: Engine, number: int) -> Callable[..., None]:
     return stop
 
 
-def test_a_repair_that_ends_at_any_write_is_continued_by_another(home: Path, tmp_path: Path) -> None:
+def test_another_repair_continues_a_repair_that_ends_at_any_write(home: Path, tmp_path: Path) -> None:
     for number in count(step=unless_fresh(8, 1)):
         place = shutil.copytree(home, tmp_path / f"{number}")
         with Memory(place, embedder=Words()) as memory:
@@ -298,7 +298,7 @@ def test_a_repair_that_ends_at_any_write_is_continued_by_another(home: Path, tmp
     assert number > 3
 
 
-def test_a_damaged_file_is_named(home: Path) -> None:
+def test_the_error_names_a_damaged_file(home: Path) -> None:
     with closing(sqlite3.connect(home / "memory.db")) as connection, connection:
         connection.execute("PRAGMA writable_schema=ON")
         connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'said_at FLOAT', 'said_at FLOAT NOT NULL')")
@@ -308,7 +308,7 @@ def test_a_damaged_file_is_named(home: Path) -> None:
 
 
 @pytest.mark.parametrize("body", ["'{}'", "7", """'{"content":"' || CAST(x'ff' AS TEXT) || '"}'"""])
-def test_a_damaged_message_keeps_no_other_turn_from_recall(home: Path, body: str) -> None:
+def test_a_damaged_message_does_not_affect_the_recall_of_other_turns(home: Path, body: str) -> None:
     with Memory(home, embedder=Words()) as memory:
         damage(memory, "messages", f"body = {body}", f"branch_id = {MAIN} AND seq = 1")
         bad = memory.within(BAD)
@@ -321,7 +321,7 @@ def test_a_damaged_message_keeps_no_other_turn_from_recall(home: Path, body: str
 
 
 @pytest.mark.parametrize("id_", ["'no id'", "'ZEBRA' || id", "x'ff'", NO_UTF_8])
-def test_an_id_that_is_none_keeps_no_other_item_from_a_recall_with_a_filter(home: Path, id_: str) -> None:
+def test_an_invalid_id_does_not_affect_a_recall_with_a_filter(home: Path, id_: str) -> None:
     with Memory(home, embedder=Words()) as memory:
         bad = memory.within(BAD)
         bad.session("many").append(*[Message("user", "zebra")] * 300)
@@ -331,7 +331,7 @@ def test_an_id_that_is_none_keeps_no_other_item_from_a_recall_with_a_filter(home
         assert {document.text for document in documents} == {"zebra document"}
 
 
-def test_an_item_without_a_uuid_is_reported_and_keeps_no_other_from_the_index(home: Path) -> None:
+def test_an_item_without_a_uuid_is_reported_and_other_items_are_indexed(home: Path) -> None:
     with Memory(home, embedder=Words()) as memory:
         damage(memory, "items", "id = 'wrong'", MINE)
         first = f"(SELECT min(item_id) FROM vector_state WHERE scope_id = {ITS})"
@@ -345,7 +345,7 @@ def test_an_item_without_a_uuid_is_reported_and_keeps_no_other_from_the_index(ho
 
 
 @pytest.mark.parametrize("change", ["head_seq = 2147483647", "itemised_seq = -2147483648", "itemised_seq = 1"])
-def test_damaged_numbers_of_a_conversation_keep_no_other_from_the_index(home: Path, change: str) -> None:
+def test_damaged_numbers_of_a_conversation_do_not_affect_the_index_of_others(home: Path, change: str) -> None:
     with Memory(home, embedder=Words()) as memory:
         damage(memory, "branches", change, f"id = {MAIN}")
         memory.within(GOOD).session("new").append(Message("user", "zebra of a new conversation"))
@@ -354,7 +354,7 @@ def test_damaged_numbers_of_a_conversation_keep_no_other_from_the_index(home: Pa
         assert (texts.count("zebra of a new conversation"), texts.count("zebra turn")) == (1, 2)
 
 
-def test_corrupt_rows_are_left_out_of_an_export_and_logged(
+def test_corrupt_rows_are_omitted_from_an_export_and_logged(
     home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Memory(home, embedder=Words()) as memory, caplog.at_level(logging.WARNING, "agentkit.memory"):
@@ -366,7 +366,7 @@ def test_corrupt_rows_are_left_out_of_an_export_and_logged(
 
 
 @pytest.mark.parametrize("change", ["counts = '['", "counts = '7'", f"tenant = {NO_UTF_8}"])
-def test_a_damaged_erasure_ends_no_other_and_no_opening(home: Path, change: str) -> None:
+def test_a_damaged_erasure_affects_neither_other_erasures_nor_the_opening(home: Path, change: str) -> None:
     with Memory(home, embedder=Words()) as memory:
         memory.within(BAD).erase(BAD)
         damage(memory, "erasures", f"finished_at = NULL, {change}", "true")
@@ -386,7 +386,7 @@ OWNERLESS = [
 
 
 @pytest.mark.parametrize("statement", spread(thinned(OWNERLESS, 3), 2))
-def test_rows_without_an_owner_keep_no_erasure_from_being_complete(home: Path, statement: str) -> None:
+def test_an_erasure_is_complete_despite_rows_without_an_owner(home: Path, statement: str) -> None:
     with closing(sqlite3.connect(home / "memory.db")) as connection, connection:
         assert connection.execute(statement).rowcount >= 1
     with Memory(home, embedder=Words()) as memory:
@@ -398,7 +398,7 @@ def test_rows_without_an_owner_keep_no_erasure_from_being_complete(home: Path, s
     assert files_with(b"zebra", home) == []
 
 
-def test_a_conversation_with_a_damaged_message_expires_like_the_others(home: Path) -> None:
+def test_a_conversation_with_a_damaged_message_expires(home: Path) -> None:
     with Memory(home, embedder=Words()) as memory:
         damage(memory, "conversations", "expires_at = 1", "name = 's'")
         damage(memory, "messages", f"body = {NO_UTF_8}, seq = 'x'", f"branch_id = {MAIN} AND seq = 1")
@@ -406,7 +406,7 @@ def test_a_conversation_with_a_damaged_message_expires_like_the_others(home: Pat
         assert [one.name for one in memory.within(BAD).sessions()] == ["t"]
 
 
-def test_a_conversation_with_a_damaged_row_is_refused_and_others_are_not(home: Path) -> None:
+def test_only_the_conversation_with_a_damaged_row_is_refused(home: Path) -> None:
     with Memory(home, embedder=Words()) as memory:
         damage(memory, "conversations", "expires_at = 'soon'", f"id = {TALK}")
         with raises(StoreCorrupt, table="conversations", name="expires_at", path="conversation 's'") as caught:
@@ -418,7 +418,7 @@ def test_a_conversation_with_a_damaged_row_is_refused_and_others_are_not(home: P
 
 
 @pytest.mark.parametrize("change", ["body = '{'", "body = 7", f"body = {NO_UTF_8}", "format = 'x'"])
-def test_a_conversation_with_a_damaged_message_names_the_message(home: Path, change: str) -> None:
+def test_the_error_of_a_conversation_names_its_damaged_message(home: Path, change: str) -> None:
     with Memory(home, embedder=Words()) as memory:
         damage(memory, "messages", change, f"branch_id = {MAIN} AND seq = 2")
         bad = memory.within(BAD)
@@ -430,7 +430,7 @@ def test_a_conversation_with_a_damaged_message_names_the_message(home: Path, cha
 
 
 @pytest.mark.parametrize(("column", "value"), [("body", "'{'"), ("name", NO_UTF_8)])
-def test_a_damaged_note_names_the_row(home: Path, column: str, value: str) -> None:
+def test_the_error_of_a_damaged_note_names_the_row(home: Path, column: str, value: str) -> None:
     with Memory(home, embedder=Words()) as memory:
         damage(memory, "branch_notes", f"{column} = {value}", f"branch_id = {MAIN}")
         with raises(StoreCorrupt, table="branch_notes", name=column, path="conversation 's'") as caught:
@@ -439,7 +439,7 @@ def test_a_damaged_note_names_the_row(home: Path, column: str, value: str) -> No
 
 
 @pytest.mark.parametrize("change", [f"query = {NO_UTF_8}", "query = 7", "candidates = '[1]'", "candidates = x'ff'"])
-def test_a_damaged_log_keeps_no_model_from_being_changed(home: Path, change: str) -> None:
+def test_a_damaged_log_does_not_prevent_a_change_of_the_embedder(home: Path, change: str) -> None:
     with Memory(home, embedder=Words()) as memory:
         damage(memory, "recall_logs", change, f"scope_id = {ITS}")
         done = memory.admin.reembed(Words("two"))
@@ -450,20 +450,20 @@ def test_a_damaged_log_keeps_no_model_from_being_changed(home: Path, change: str
 
 
 @pytest.mark.parametrize("column", ["title", "text"])
-def test_a_damaged_item_keeps_no_model_from_being_changed(home: Path, column: str) -> None:
+def test_a_damaged_item_does_not_prevent_a_change_of_the_embedder(home: Path, column: str) -> None:
     with Memory(home, embedder=Words()) as memory:
         damage(memory, "items", f"{column} = {NO_UTF_8}", MINE)
         assert memory.admin.reembed(Words("two")).flipped
 
 
 @pytest.mark.parametrize("value", ["x'ff'", NO_UTF_8, "'no id'"])
-def test_a_fact_with_a_damaged_id_keeps_no_other_from_a_search_of_facts(home: Path, value: str) -> None:
+def test_a_fact_with_a_damaged_id_does_not_affect_a_search_of_facts(home: Path, value: str) -> None:
     with Memory(home, embedder=Words()) as memory:
         damage(memory, "items", f"id = {value}", MINE)
         assert "fact of zebra turn" in {fact.text for fact in memory.within(BAD).facts.search("zebra", limit=20)}
 
 
-def test_a_corrupt_number_in_the_outbox_keeps_no_other_item_from_the_index(tmp_path: Path) -> None:
+def test_a_corrupt_number_in_the_outbox_does_not_affect_the_index_of_other_items(tmp_path: Path) -> None:
     refused = ["otter"]
 
     def wrong(text: str) -> None:

@@ -1,4 +1,4 @@
-"""A full and a read-only file system: a typed error, and the store continues when there is space again."""
+"""Full and read-only file systems: a typed error, and the store continues after space is free again."""
 
 from __future__ import annotations
 

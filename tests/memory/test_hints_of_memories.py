@@ -1,4 +1,4 @@
-"""Calls of a memory in the vocabulary of other libraries: the message names the way, which works."""
+"""Calls of a memory in the vocabulary of other libraries: the message names a call that works."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
 
 
 @pytest.mark.parametrize(("wrong", "error", "message", "right"), WRONG)
-def test_the_message_names_a_way_that_works(
+def test_the_message_names_a_call_that_works(
     memory: Memory,
     wrong: Callable[[Any], object],
     error: type[Exception],
@@ -195,7 +195,7 @@ def test_a_memory_is_a_folder(tmp_path: Path) -> None:
     Memory(tmp_path / "old.db").close()
 
 
-def test_the_file_of_a_memory_leads_to_its_folder(tmp_path: Path) -> None:
+def test_the_file_of_a_memory_opens_its_folder(tmp_path: Path) -> None:
     with Memory(tmp_path / "shop") as memory:
         memory.facts.add("Green.")
     with pytest.raises(InvalidArgument) as caught:

@@ -1,4 +1,4 @@
-"""`StoreProbe`: what tests read and change in a store past its checks."""
+"""`StoreProbe`: reads and changes of a store by tests, without its checks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_probe_reads_and_changes_rows_counts_statements_and_sets_the_clock(eit
         assert StoreProbe(again).scope_number == probe.scope_number
 
 
-def test_a_full_disk_refuses_what_makes_the_file_grow(memory: Memory) -> None:
+def test_a_full_disk_refuses_writes_that_extend_the_file(memory: Memory) -> None:
     StoreProbe(memory).fill_disk()
     with pytest.raises(StoreUnavailable):
         memory.session("s").append(Message("user", "x" * 100_000))

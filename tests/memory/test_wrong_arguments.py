@@ -1,4 +1,4 @@
-"""What is no folder, path, number, policy or time is refused with a typed error, before anything is done."""
+"""Invalid folders, paths, numbers, policies and times: typed errors before any effect."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.memory.embedders.word_embedder import Words
 from tests.raising import raises
 
 HUGE = 10**30
-"""A whole number that no database holds."""
+"""Whole number that a database cannot store."""
 ENDLESS = 10**5000
-"""A whole number that is no float, and that Python does not write as text."""
+"""Whole number above the largest float, which Python does not write as text."""
 HELLO = Message("user", "hello")
 
 
 def untyped(value: object) -> Any:
-    """Return a value whose wrong type the type checker does not see."""
+    """Return a value as Any, to hide its wrong type from the type checker."""
     return value
 
 
@@ -35,7 +35,7 @@ Refusal = tuple[Callable[[Memory], object], type[StoreError], dict[str, object]]
 def by(
     kind: type[StoreError], act: Callable[[Memory, Any], object], *wrong: object, **attributes: object
 ) -> list[Refusal]:
-    """Return the refusals of wrong values: an error of a class with these attributes."""
+    """Return the errors of wrong values: an error of a class with these attributes."""
     return [(lambda memory, value=value: act(memory, value), kind, attributes) for value in wrong]  # type: ignore[misc]
 
 
@@ -155,7 +155,7 @@ def test_a_wrong_argument_is_refused_and_nothing_is_stored(
         (("store",), {"index": Path("store/\ud800")}, "index"),
     ],
 )
-def test_what_cannot_be_opened(
+def test_an_invalid_target_cannot_be_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: Any, options: Any, name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -166,7 +166,7 @@ def test_what_cannot_be_opened(
 
 
 @pytest.mark.parametrize("now", [math.nan, math.inf, ENDLESS, None, "noon", True], ids=type)
-def test_a_clock_that_shows_no_time(home: Path, docs: Path, now: Any) -> None:
+def test_a_clock_with_an_invalid_time_is_refused(home: Path, docs: Path, now: Any) -> None:
     times = [now]
     with Memory(home, clock=lambda: times[0]) as memory:
         (docs / "a.md").write_text("zebra")
@@ -178,7 +178,7 @@ def test_a_clock_that_shows_no_time(home: Path, docs: Path, now: Any) -> None:
         assert [found.text for found in memory.recall("zebra")] == ["zebra"]
 
 
-def test_a_path_that_no_file_can_have_is_reported_and_the_others_are_ingested(memory: Memory, docs: Path) -> None:
+def test_an_impossible_path_is_reported_and_the_other_files_are_ingested(memory: Memory, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     report = memory.ingest(["\ud800", docs, "\0"])
     assert [error.source for error in report.errors] == ["\\ud800", "\\x00"]
@@ -186,7 +186,7 @@ def test_a_path_that_no_file_can_have_is_reported_and_the_others_are_ingested(me
 
 
 @pytest.mark.parametrize("options", [{"options": 5}, {"options": []}, {"on_progress": 5}])
-def test_nothing_is_ingested_with_what_are_no_options(memory: Memory, docs: Path, options: Any) -> None:
+def test_nothing_is_ingested_with_invalid_options(memory: Memory, docs: Path, options: Any) -> None:
     (docs / "a.md").write_text("zebra")
     with raises(IngestError, name=next(iter(options))):
         memory.ingest(docs, **options)
@@ -194,7 +194,7 @@ def test_nothing_is_ingested_with_what_are_no_options(memory: Memory, docs: Path
 
 
 @pytest.mark.parametrize("messages", [("x",), (None,), (Message("user", "zebra"), {"role": "user"})])
-def test_what_is_no_message(memory: Memory, messages: Any) -> None:
+def test_a_value_that_is_not_a_message_is_refused(memory: Memory, messages: Any) -> None:
     session = memory.session("s")
     for act in (session.append, session.append_now):
         with pytest.raises(InvalidArgument):
@@ -203,7 +203,7 @@ def test_what_is_no_message(memory: Memory, messages: Any) -> None:
 
 
 @pytest.mark.parametrize("replacement", [None, 5, []])
-def test_what_cannot_replace_a_message(memory: Memory, replacement: Any) -> None:
+def test_an_invalid_replacement_of_a_message_is_refused(memory: Memory, replacement: Any) -> None:
     session = memory.session("s")
     session.append(Message("user", "zebra"))
     with raises(InvalidArgument, name="replacement"):
@@ -212,7 +212,7 @@ def test_what_cannot_replace_a_message(memory: Memory, replacement: Any) -> None
 
 
 @pytest.mark.parametrize("number", [ENDLESS, -ENDLESS, 2**31, "x"], ids=type)
-def test_what_is_no_number_of_a_message(either: Memory, number: Any) -> None:
+def test_an_invalid_number_of_a_message_is_refused(either: Memory, number: Any) -> None:
     session = either.session("s")
     session.append(Message("user", "zebra"))
     for act in (
@@ -232,7 +232,7 @@ def test_what_is_no_number_of_a_message(either: Memory, number: Any) -> None:
 
 
 @pytest.mark.parametrize("time", [ENDLESS, True, -math.inf], ids=type)
-def test_what_is_no_time(memory: Memory, time: Any) -> None:
+def test_an_invalid_time_is_refused(memory: Memory, time: Any) -> None:
     session = memory.session("s")
     for act in (
         lambda: memory.session("new", expires_at=time),
@@ -253,13 +253,13 @@ def test_the_time_of_a_message_can_be_any_whole_number(either: Memory) -> None:
 
 @pytest.mark.parametrize("options", [{"gate": 5}, {"gate": ""}, {"on_progress": 5}], ids=str)
 @pytest.mark.parametrize("embedder", [None, Words()], ids=["no change", "a change"])
-def test_what_a_change_of_the_model_cannot_be_checked_by(memory: Memory, embedder: Any, options: Any) -> None:
+def test_invalid_options_of_a_change_of_the_embedder_are_refused(memory: Memory, embedder: Any, options: Any) -> None:
     with pytest.raises(InvalidArgument):
         memory.admin.reembed(embedder, **options)
     assert not memory.admin.abandon_reembed()
 
 
-def test_the_folder_of_nobody_is_a_folder_like_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_home_folder_of_an_unknown_user_is_a_normal_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with Memory("~nobody-of-that-name") as memory:
         with pytest.raises(IngestError) as caught:
@@ -269,7 +269,7 @@ def test_the_folder_of_nobody_is_a_folder_like_others(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("name", ["\0", "\ud800"])
-def test_names_that_no_database_holds_are_refused_or_found_nowhere(either: Memory, name: str) -> None:
+def test_names_that_a_database_cannot_store_are_refused_or_not_found(either: Memory, name: str) -> None:
     either.documents.add("The heron is a bird.", source="heron.txt")
     either.worker().drain()
     for ask in (

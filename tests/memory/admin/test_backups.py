@@ -1,4 +1,4 @@
-"""Backups and exports: of one moment, whole or not at all, checked as they are read, from either database to either."""
+"""Backups and exports: atomic, complete, verified during reading, between both databases."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ADA = Scope("acme", user="ada")
 
 
 def fill(memory: Memory, docs: Path) -> None:
-    """Leave something in every table, with names and values that are awkward to write down."""
+    """Store rows in each table, with names and values that are difficult to serialize."""
     (docs / "a.md").write_text("# Zoo\n\nZebras are striped.\n\u2028 \U0001f993 \"quoted\" \\ 'single'\n", "utf-8")
     memory.ingest(docs)
     mine = memory.within(ADA)
@@ -54,8 +54,8 @@ def fill(memory: Memory, docs: Path) -> None:
 
 
 def rows(memory: Memory) -> dict[str, list[str]]:
-    """Return what every table holds, but for what is about the index."""
-    memory.recall_logs()  # are written now
+    """Return the rows of each table, without the columns of the index."""
+    memory.recall_logs()  # writes the logs now
     about = {"vector_spaces": ("index_id", "writes"), "vector_state": ("have", "leased_by", "leased_until")}
     return {
         table: sorted(
@@ -76,7 +76,7 @@ either_kind = pytest.mark.parametrize("write", [pytest.param(write, id=name) for
 
 
 @either_kind
-def test_what_is_restored_is_what_was_stored_and_is_found(
+def test_a_restored_store_has_the_stored_rows_and_finds_them(
     either: Memory, docs: Path, tmp_path: Path, write: Write
 ) -> None:
     fill(either, docs)
@@ -96,7 +96,7 @@ def test_what_is_restored_is_what_was_stored_and_is_found(
         assert len(session.append(Message("user", "again"), key="k2")) == 4
         new = second.within(ADA).session("new")
         new.append(Message("user", "first"))
-        assert new.address[1] > session.address[1]  # numbers go on behind those that were restored
+        assert new.address[1] > session.address[1]  # new numbers follow the restored numbers
     assert rows(either) == before
 
 
@@ -116,7 +116,7 @@ def test_a_folder_moves_to_postgresql_and_back(
     with Memory(fresh_postgres, index=tmp_path / "index", embedder=words) as server:
         server.worker().drain()
         assert server.admin.verify().ok and server.admin.verify().pending == 0
-        assert "Ada likes axolotls." not in words.asked  # vectors came along
+        assert "Ada likes axolotls." not in words.asked  # the vectors are included
         for number in range(3):
             server.session(f"new {number}").append(Message("user", "hello"))
         server.worker().drain()
@@ -128,7 +128,7 @@ def test_a_folder_moves_to_postgresql_and_back(
 
 
 @either_kind
-def test_a_copy_is_of_one_moment_while_others_write(home: Path, tmp_path: Path, write: Write) -> None:
+def test_a_copy_during_writes_is_consistent(home: Path, tmp_path: Path, write: Write) -> None:
     with Memory(home) as memory:
         stop = threading.Event()
 
@@ -156,11 +156,11 @@ def test_a_copy_is_of_one_moment_while_others_write(home: Path, tmp_path: Path, 
                 for name in ("one", "two")
             )
             assert one == [str(each) for each in range(1, len(one) + 1)]
-            assert two in (one, one[:-1])  # each was written after that of the other
+            assert two in (one, one[:-1])  # each message was written after the message of the other session
 
 
 @either_kind
-def test_a_copy_that_was_cut_at_any_byte_or_changed_is_refused_and_nothing_is_written(
+def test_a_truncated_or_changed_copy_is_refused_and_nothing_is_written(
     home: Path, docs: Path, tmp_path: Path, write: Write
 ) -> None:
     with Memory(home) as memory:
@@ -203,7 +203,7 @@ def test_a_copy_of_a_newer_version_is_refused(home: Path, docs: Path, tmp_path: 
 
 
 def signed(lines: list[dict[str, Any]]) -> bytes:
-    """Return an export of these lines as somebody would who can compute a digest."""
+    """Return an export of these lines with a valid digest, as a forger can compute it."""
     import hashlib
 
     body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
@@ -235,7 +235,7 @@ SCOPE: dict[str, Any] = {"table": "scopes", "row": {"id": 5, "tenant": "t", "use
         (SCOPE, "rows"),
     ],
 )
-def test_an_export_that_was_edited_is_refused_with_the_line(
+def test_an_edited_export_is_refused_with_the_line(
     home: Path, tmp_path: Path, wrong: dict[str, Any], name: str | None
 ) -> None:
     header = {"agentkit-memory-export": 1, "revision": REVISION, "at": 1.0}
@@ -251,7 +251,7 @@ def test_an_export_that_was_edited_is_refused_with_the_line(
         assert [each.tenant for each in memory.admin.usage()] == ["t"]
 
 
-def test_all_problems_of_an_export_are_named_at_once(home: Path, tmp_path: Path) -> None:
+def test_the_error_names_all_problems_of_an_export(home: Path, tmp_path: Path) -> None:
     header = {"agentkit-memory-export": 1, "revision": REVISION, "at": 1.0}
     wrong = {"table": "scopes", "row": {"id": "x"}}
     (tmp_path / "export").write_bytes(signed([header, *[wrong] * 12]))
@@ -261,7 +261,7 @@ def test_all_problems_of_an_export_are_named_at_once(home: Path, tmp_path: Path)
 
 
 @either_kind
-def test_what_is_there_is_not_overwritten_and_a_copy_is_for_its_owner_alone(
+def test_existing_files_and_rows_are_not_overwritten_and_a_copy_is_private(
     home: Path, docs: Path, tmp_path: Path, write: Write
 ) -> None:
     with Memory(home) as memory:
@@ -285,7 +285,7 @@ def test_what_is_there_is_not_overwritten_and_a_copy_is_for_its_owner_alone(
         assert {each.name for each in tmp_path.iterdir()} == {"copy", "docs", "store"}
 
 
-def test_two_exports_to_one_path_at_once_both_write_a_whole_file(home: Path, docs: Path, tmp_path: Path) -> None:
+def test_two_concurrent_exports_to_one_path_write_a_complete_file(home: Path, docs: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     with Memory(home) as memory, Memory(home) as other, Memory(tmp_path / "second") as second:
         fill(memory, docs)
@@ -305,7 +305,7 @@ def test_two_exports_to_one_path_at_once_both_write_a_whole_file(home: Path, doc
 
 @pytest.mark.skipif(os.name != "posix", reason="the limit of a file is POSIX's")
 @either_kind
-def test_a_full_disk_leaves_no_file_and_the_store_as_it_was(
+def test_a_full_disk_leaves_no_file_and_does_not_change_the_store(
     home: Path, docs: Path, tmp_path: Path, write: Write
 ) -> None:
     import resource
@@ -331,7 +331,7 @@ def test_a_full_disk_leaves_no_file_and_the_store_as_it_was(
         assert second.admin.usage() == ()
 
 
-def test_a_backup_is_copied_into_the_folder_of_the_store_and_what_a_crash_leaves_is_removed(
+def test_a_backup_is_copied_into_the_folder_of_the_store_and_leftovers_are_removed(
     home: Path, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Memory(home) as memory:
@@ -346,7 +346,7 @@ def test_a_backup_is_copied_into_the_folder_of_the_store_and_what_a_crash_leaves
     Memory(second).close()
     assert not (second / "restoring").exists()
     third = tmp_path / "third"
-    lock = FolderLock(third / "restoring")  # of a restore that goes on
+    lock = FolderLock(third / "restoring")  # of a running restore
     with Memory(third) as memory, raises(StoreUnavailable, name="restore"):
         memory.admin.restore(tmp_path / "copy")
     assert (third / "restoring").exists()
@@ -356,7 +356,7 @@ def test_a_backup_is_copied_into_the_folder_of_the_store_and_what_a_crash_leaves
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the limit of a file is POSIX's")
-def test_where_a_backup_cannot_be_copied_the_error_is_about_the_copy(home: Path, docs: Path, tmp_path: Path) -> None:
+def test_the_error_of_a_failed_copy_of_a_backup_names_the_copy(home: Path, docs: Path, tmp_path: Path) -> None:
     import resource
 
     with Memory(home) as memory:
@@ -373,7 +373,7 @@ def test_where_a_backup_cannot_be_copied_the_error_is_about_the_copy(home: Path,
         memory.admin.restore(tmp_path / "copy")
 
 
-def test_a_store_that_was_opened_with_another_model_is_not_filled(home: Path, docs: Path, tmp_path: Path) -> None:
+def test_a_restore_into_a_store_with_another_model_is_refused(home: Path, docs: Path, tmp_path: Path) -> None:
     with Memory(home) as memory:
         fill(memory, docs)
         memory.admin.backup(tmp_path / "copy")
@@ -383,7 +383,7 @@ def test_a_store_that_was_opened_with_another_model_is_not_filled(home: Path, do
         assert second.admin.usage() == ()
 
 
-def test_a_backup_does_not_hold_what_was_deleted(home: Path, tmp_path: Path) -> None:
+def test_a_backup_contains_no_deleted_text(home: Path, tmp_path: Path) -> None:
     with Memory(home) as memory:
         session = memory.session("s")
         session.append(Message("user", "Xanadu " * 100))
@@ -392,10 +392,10 @@ def test_a_backup_does_not_hold_what_was_deleted(home: Path, tmp_path: Path) -> 
     assert b"Xanadu" not in (tmp_path / "copy").read_bytes()
 
 
-def test_a_backup_does_not_wait_for_a_writer_nor_a_writer_for_it(home: Path, docs: Path, tmp_path: Path) -> None:
+def test_backups_and_writers_do_not_wait_for_each_other(home: Path, docs: Path, tmp_path: Path) -> None:
     with Memory(home, timeout=0.05) as memory:
         fill(memory, docs)
-        memory.recall_logs()  # are written now
+        memory.recall_logs()  # writes the logs now
         with closing(sqlite3.connect(home / "memory.db")) as other:
             other.execute("BEGIN IMMEDIATE")
             assert memory.admin.backup(tmp_path / "copy") > 0
@@ -418,7 +418,7 @@ def test_a_handle_of_one_scope_has_no_admin(memory: Memory) -> None:
     assert memory.admin.usage() == ()
 
 
-def test_usage_counts_what_each_tenant_stores(either: Memory, docs: Path) -> None:
+def test_usage_counts_the_rows_of_each_tenant(either: Memory, docs: Path) -> None:
     fill(either, docs)
     acme, local = either.admin.usage()
     assert (acme.tenant, local.tenant) == ("acme", "local")

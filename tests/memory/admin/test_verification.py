@@ -1,4 +1,4 @@
-"""Verify, repair and rebuild: damage of an index is noticed by searching, an older copy as it is opened."""
+"""Verify, repair and rebuild: searches detect damage of an index, the opening detects an older copy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def found(memory: Memory, question: str) -> list[str]:
     return [fact.text for fact in memory.recall(question).knowledge]
 
 
-def test_points_that_hold_something_else_are_found_by_searching_and_repaired(memory: Memory) -> None:
+def test_points_with_other_content_are_found_by_searches_and_repaired(memory: Memory) -> None:
     facts = [memory.facts.add(f"{animal} number {number}") for number, animal in enumerate(ANIMALS)]
     memory.worker().drain()
     assert memory.admin.verify().ok
@@ -44,7 +44,7 @@ def test_points_that_hold_something_else_are_found_by_searching_and_repaired(mem
     assert found(memory, "zebra") == ["zebra number 0"]
 
 
-def test_vectors_that_are_of_something_else_are_found_too(home: Path) -> None:
+def test_vectors_of_other_texts_are_found(home: Path) -> None:
     words = Words()
     with Memory(home, embedder=words) as memory:
         facts = [memory.facts.add(f"{animal} number {number}") for number, animal in enumerate(ANIMALS)]
@@ -60,10 +60,10 @@ def test_vectors_that_are_of_something_else_are_found_too(home: Path) -> None:
         checked = memory.admin.verify(sample=1000)
         assert checked.examples == {"unfound": (facts[2].id,)}
         assert memory.admin.rebuild().ok
-        assert memory.admin.verify(sample=1000).ok and len(words.asked) == asked  # no text was sent twice
+        assert memory.admin.verify(sample=1000).ok and len(words.asked) == asked  # no text was embedded twice
 
 
-def test_copies_and_texts_without_words_are_no_damage(memory: Memory) -> None:
+def test_copies_and_texts_without_words_are_not_damage(memory: Memory) -> None:
     for number in range(60):
         memory.session(f"s{number}").append(Message("user", "thanks"), Message("user", "..."), Message("user", "the"))
     memory.worker().drain()
@@ -72,8 +72,8 @@ def test_copies_and_texts_without_words_are_no_damage(memory: Memory) -> None:
 
 
 @pytest.mark.long
-def test_a_damaged_index_never_verifies_and_finds_nothing(tmp_path: Path) -> None:
-    """Bytes of its files are changed at random: what verifies then finds what is asked for."""
+def test_an_index_that_verifies_after_damage_finds_its_texts(tmp_path: Path) -> None:
+    """Change random bytes of its files: an index that verifies finds the requested texts."""
     with Memory(tmp_path / "whole") as memory:
         for number in range(400):
             memory.facts.add(f"{ANIMALS[number % 6]}{number} walks")
@@ -98,7 +98,7 @@ def test_a_damaged_index_never_verifies_and_finds_nothing(tmp_path: Path) -> Non
                     silent.append((str(file.relative_to(home)), missed))
                 assert memory.admin.repair(sample=1000).after.ok
                 assert found(memory, "zebra0")
-        except StoreUnavailable:  # said, and named
+        except StoreUnavailable:  # a typed error
             continue
         except IndexBroken as error:
             assert "rebuilt" in str(error) or "built again" in str(error) or "rebuild" in str(error)
@@ -111,7 +111,7 @@ def test_a_damaged_index_never_verifies_and_finds_nothing(tmp_path: Path) -> Non
 
 
 def change(memory: Memory, animals: tuple[str, ...]) -> None:
-    """Replace what is known, by as many facts and messages as before."""
+    """Replace the facts and messages by the same number of new facts and messages."""
     memory.delete_session("s")
     for fact in memory.facts.list():
         memory.facts.remove(fact.id)
@@ -122,7 +122,7 @@ def change(memory: Memory, animals: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("stayed_open", [False, True])
-def test_an_older_database_beside_a_newer_index_is_noticed_as_it_is_opened(
+def test_the_opening_detects_an_older_database_with_a_newer_index(
     home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, stayed_open: bool
 ) -> None:
     with Memory(home) as memory:
@@ -147,7 +147,7 @@ def test_an_older_database_beside_a_newer_index_is_noticed_as_it_is_opened(
     assert [record.message for record in caplog.records if "older than its index" in record.message] != []
 
 
-def test_an_older_index_beside_a_newer_database_is_noticed_as_it_is_opened(home: Path, tmp_path: Path) -> None:
+def test_the_opening_detects_an_older_index_with_a_newer_database(home: Path, tmp_path: Path) -> None:
     with Memory(home) as memory:
         change(memory, ANIMALS[:3])
     shutil.copytree(home / "index", tmp_path / "older")
@@ -160,7 +160,7 @@ def test_an_older_index_beside_a_newer_database_is_noticed_as_it_is_opened(home:
         assert memory.admin.verify().ok and found(memory, "puma one")[0] == "puma one"
 
 
-def test_a_lost_point_is_noticed_at_opening_and_a_lost_row_by_an_idle_worker(home: Path) -> None:
+def test_the_opening_detects_a_lost_point_and_an_idle_worker_a_lost_row(home: Path) -> None:
     with Memory(home) as memory:
         change(memory, ANIMALS)
         memory.worker().drain()
@@ -181,9 +181,9 @@ def test_a_lost_point_is_noticed_at_opening_and_a_lost_row_by_an_idle_worker(hom
         assert memory.admin.verify().ok
 
 
-def test_both_sides_count_the_same_whatever_was_done(home: Path) -> None:
+def test_index_and_database_count_the_same_writes_after_any_operation(home: Path) -> None:
     def agree(memory: Memory) -> bool:
-        """Whether they do: the index writes the number down after SQL did, perhaps in another thread."""
+        """True if the counts are equal: the index stores its count after SQL, possibly in another thread."""
         probe = StoreProbe(memory)
         assert isinstance(probe.index, EdgeIndex)
         return [probe.index.written()] == probe.values("SELECT writes FROM vector_spaces WHERE state = 'active'") != [0]
@@ -201,7 +201,7 @@ def test_both_sides_count_the_same_whatever_was_done(home: Path) -> None:
         until(lambda: agree(memory))
 
 
-def test_an_index_that_keeps_no_number_works_as_before(home: Path) -> None:
+def test_an_index_without_a_count_works(home: Path) -> None:
     class Plain:
         """An index without the three methods."""
 

@@ -1,4 +1,4 @@
-"""Messages in the form of a provider name files and private addresses only where that is allowed."""
+"""Files and private addresses in messages in the form of a provider: only if they are allowed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PRIVATE = "http://127.0.0.1:1/a.png"
 
 @contextmanager
 def refuses(kind: type[Exception], place: str) -> Iterator[None]:
-    """Expect the error of the address in the first message of an argument."""
+    """Check the error of the address in the first message of an argument."""
     with pytest.raises(kind) as caught:
         yield
     assert f"{place}[0].content[0].image_url" in [problem.place for problem in caught.value.problems]  # type: ignore[attr-defined]

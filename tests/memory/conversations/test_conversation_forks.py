@@ -1,4 +1,4 @@
-"""Forks, pages and tool calls of conversations, and views that others have changed."""
+"""Forks, pages and tool calls of conversations, and concurrent changes of views."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def user(*texts: object) -> list[Message]:
     return [Message("user", str(text)) for text in texts]
 
 
-def test_a_fork_shows_the_messages_before_it_and_none_of_its_parent_after_it(either: Memory) -> None:
+def test_a_fork_shows_only_the_messages_of_its_parent_before_the_fork(either: Memory) -> None:
     main = either.session("s")
     main.append(*user(1, 2, 3))
     fork = main.fork("other", at=2)
@@ -52,7 +52,7 @@ def test_a_fork_takes_one_row(memory: Memory) -> None:
     assert count() == before + 1
 
 
-def test_a_fork_of_a_fork_shows_both_and_one_from_before_the_first_fork_only_what_is_older(either: Memory) -> None:
+def test_a_fork_of_a_fork_shows_the_messages_before_each_fork(either: Memory) -> None:
     main = either.session("s")
     main.append(*user("a1", "a2", "a3"))
     first = main.fork("first", at=3)
@@ -84,7 +84,7 @@ def test_a_fork_of_a_fork_shows_both_and_one_from_before_the_first_fork_only_wha
 @pytest.mark.long
 @given(steps=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 20), st.integers(0, 3)), max_size=12))
 @settings(max_examples=tries(8, 25), deadline=None)
-def test_forks_show_what_copies_would(
+def test_forks_show_the_messages_of_equivalent_copies(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int, int]]
 ) -> None:
     with Memory(tmp_path_factory.mktemp("forks")) as memory:
@@ -108,7 +108,7 @@ def test_forks_show_what_copies_would(
             assert [each.seq for each in newest] == list(range(max(1, middle - 2), middle + 1))
 
 
-def test_a_key_that_was_used_before_the_fork_is_known_to_it_and_one_used_after_is_not(either: Memory) -> None:
+def test_a_fork_knows_only_the_keys_used_before_the_fork(either: Memory) -> None:
     main = either.session("s")
     main.append(*user(1), key="one")
     fork = main.fork("f")
@@ -122,7 +122,7 @@ def test_a_key_that_was_used_before_the_fork_is_known_to_it_and_one_used_after_i
     assert texts(either.session("s", branch="f")) == ["1", "mine"]
 
 
-def test_what_is_no_number_of_a_message_is_refused(either: Memory) -> None:
+def test_an_invalid_number_of_a_message_is_refused(either: Memory) -> None:
     session = either.session("s")
     session.append(*user(1, 2, 3))
     wrong: Any
@@ -139,7 +139,7 @@ def test_what_is_no_number_of_a_message_is_refused(either: Memory) -> None:
     assert texts(session) == ["1", "2", "3"]
 
 
-def test_what_cannot_be_forked_or_opened_says_what_there_is(either: Memory) -> None:
+def test_invalid_forks_and_unknown_branches_are_typed_errors(either: Memory) -> None:
     main = either.session("chat")
     main.append(*user(1))
     main.fork("second-try")
@@ -159,7 +159,7 @@ def test_what_cannot_be_forked_or_opened_says_what_there_is(either: Memory) -> N
 
 def test_pages_are_read_without_reading_the_conversation(either: Memory) -> None:
     either.session("s").append(*user(*range(1, 101)))
-    StoreProbe(either).execute("UPDATE messages SET body = '{' WHERE seq = 50")  # unreadable, if it is read
+    StoreProbe(either).execute("UPDATE messages SET body = '{' WHERE seq = 50")  # a read of it would fail
     session = either.session("s", load=False)
     assert [each.seq for each in session.page(limit=3)] == [98, 99, 100]
     assert [each.seq for each in session.page(before=98, limit=3)] == [95, 96, 97]
@@ -172,16 +172,16 @@ def test_pages_are_read_without_reading_the_conversation(either: Memory) -> None
             session.page(limit=limit)  # type: ignore[arg-type]
 
 
-def test_a_session_that_was_not_read_is_read_when_its_messages_are_wanted(either: Memory) -> None:
+def test_an_unread_session_is_read_if_its_messages_are_needed(either: Memory) -> None:
     either.session("s").append(*user(1))
     late = either.session("s", load=False)
     either.session("s").append(*user(2))
-    assert not late.append_now(*user(3))  # reading may take long
+    assert not late.append_now(*user(3))  # the read can be slow
     assert texts(late) == ["1", "2"]
     assert len(either.session("s", load=False).append(*user(3))) == 3
 
 
-def test_messages_with_a_given_time_keep_it(home: Path) -> None:
+def test_messages_with_an_explicit_time_keep_it(home: Path) -> None:
     now = iter([1000.0, 900.0, 800.0, 700.0])  # a clock that goes backwards
     with Memory(home, clock=lambda: next(now, 600.0)) as memory:
         session = memory.session("s")
@@ -204,24 +204,24 @@ def result(number: str) -> Message:
     return Message("tool", "seen", tool_call_id=number, name="look")
 
 
-def test_tool_calls_are_listed_with_the_message_that_answers_them(either: Memory) -> None:
+def test_tool_calls_are_listed_with_the_number_of_their_result(either: Memory) -> None:
     session = either.session("s")
     session.append(*user("look"))
     session.append(call("a"))
     assert session.tool_calls() == (StoredCall(2, 0, "a", "look", '{"at": 1}', None),)
     session.append(result("a"))
-    session.append(call("a", "again"), result("a"))  # some models begin to count anew every turn
+    session.append(call("a", "again"), result("a"))  # some models count the ids from the start in each turn
     two = Message("assistant", "", tool_calls=(ToolCall("b", "x"), ToolCall("c", "y", "{\0")))
     session.append(two)
     session.append(result("c"))
     calls = [(each.seq, each.position, each.id, each.name, each.result_seq) for each in session.tool_calls()]
     assert calls == [(2, 0, "a", "look", 3), (4, 0, "a", "again", 5), (6, 0, "b", "x", None), (6, 1, "c", "y", 7)]
     assert [each.seq for each in session.tool_calls(after=4)] == [6, 6]
-    assert session.conversation[5] == two  # the message is as it was written
+    assert session.conversation[5] == two  # the message is unchanged
 
 
-def test_calls_whose_ids_no_index_takes_find_their_results(either: Memory) -> None:
-    begin = "".join(random.Random(1).choices(string.ascii_letters, k=9000))  # what can be compressed takes less
+def test_calls_with_ids_too_long_for_an_index_find_their_results(either: Memory) -> None:
+    begin = "".join(random.Random(1).choices(string.ascii_letters, k=9000))  # compressible text would be shorter
     asked = Message("assistant", "", tool_calls=(ToolCall(f"{begin}1", "look"), ToolCall(f"{begin}2", "listen")))
     session = either.session("s")
     session.append(*user("hello"), asked)
@@ -233,13 +233,13 @@ def test_calls_whose_ids_no_index_takes_find_their_results(either: Memory) -> No
     assert either.session("s").conversation[1] == asked
 
 
-def test_a_result_that_answers_nothing_is_no_call(either: Memory) -> None:
+def test_a_result_without_a_call_is_not_listed(either: Memory) -> None:
     session = either.session("s")
     session.append(result("nobody"))
     assert session.tool_calls() == ()
 
 
-def test_a_fork_between_a_call_and_its_result_answers_for_itself(either: Memory) -> None:
+def test_a_fork_between_a_call_and_its_result_has_its_own_result(either: Memory) -> None:
     main = either.session("s")
     main.append(*user("look"), call("a"))
     fork = main.fork("f")
@@ -250,11 +250,11 @@ def test_a_fork_between_a_call_and_its_result_answers_for_itself(either: Memory)
     assert [each.result_seq for each in fork.tool_calls()] == [3]
     assert [each.result_seq for each in deeper.tool_calls()] == [None]
     fork.append(call("a"), result("a"))
-    fork.append(result("a"))  # a second answer to a call that has one
+    fork.append(result("a"))  # a second answer to an answered call
     assert [(each.seq, each.result_seq) for each in fork.tool_calls()] == [(2, 3), (4, 5)]
 
 
-def test_a_fork_never_separates_calls_from_their_stored_results(either: Memory) -> None:
+def test_a_fork_does_not_separate_calls_from_their_stored_results(either: Memory) -> None:
     two = Message("assistant", "", tool_calls=(ToolCall("a", "x"), ToolCall("b", "y")))
     stale = either.session("s")
     other = either.session("s")
@@ -273,13 +273,13 @@ def test_a_fork_never_separates_calls_from_their_stored_results(either: Memory) 
                 assert len(session.fork(f"{number}{at}", at=at).conversation) == at
 
 
-def test_only_appends_with_tool_traffic_write_tool_calls(memory: Memory) -> None:
+def test_only_appends_with_tool_messages_write_tool_calls(memory: Memory) -> None:
     session = memory.session("s")
     session.append(*user(1), Message("assistant", "2"))
     assert StoreProbe(memory).rows("SELECT * FROM tool_calls") == []
 
 
-def test_an_append_that_fails_leaves_no_tool_calls(either: Memory) -> None:
+def test_a_failed_append_leaves_no_tool_calls(either: Memory) -> None:
     mine, theirs = either.session("s"), either.session("s")
     theirs.append(*user(1))
     with pytest.raises(HeadMoved):

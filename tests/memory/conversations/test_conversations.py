@@ -1,4 +1,4 @@
-"""Conversations in SQL: nothing lost, nothing twice, nothing interleaved."""
+"""Conversations in SQL: no lost, repeated or interleaved messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TURN = (
 )
 
 
-def test_a_conversation_comes_back_as_it_was_written(either: Memory) -> None:
+def test_a_conversation_is_read_as_it_was_written(either: Memory) -> None:
     session = either.session("s")
     session.append(*TURN[:1])
     assert session.append(*TURN[1:]) == session.conversation
@@ -37,19 +37,19 @@ def test_a_conversation_comes_back_as_it_was_written(either: Memory) -> None:
     assert list(again.conversation) == list(TURN)
 
 
-def test_conversations_of_the_same_name_in_two_scopes_are_two(either: Memory) -> None:
+def test_conversations_of_the_same_name_in_two_scopes_are_separate(either: Memory) -> None:
     either.session("s").append(HELLO)
     assert len(either.within("other").session("s").conversation) == 0
 
 
-def test_views_handed_out_before_do_not_change(memory: Memory) -> None:
+def test_earlier_views_do_not_change(memory: Memory) -> None:
     session = memory.session("s")
     before = session.append(HELLO)
     session.append(HI)
     assert list(before) == [HELLO]
 
 
-def test_an_append_to_an_outdated_view_writes_nothing_and_brings_the_view_up_to_date(either: Memory) -> None:
+def test_an_append_to_an_outdated_view_writes_nothing_and_refreshes_the_view(either: Memory) -> None:
     mine, theirs = either.session("s"), either.session("s")
     theirs.append(HELLO, HI)
     with raises(HeadMoved, name="s") as caught:
@@ -59,24 +59,24 @@ def test_an_append_to_an_outdated_view_writes_nothing_and_brings_the_view_up_to_
     assert [message.text for message in mine.append(Message("user", "mine"))] == ["hello", "hi", "mine"]
 
 
-def test_refresh_reads_what_others_wrote(either: Memory) -> None:
+def test_refresh_reads_the_messages_of_other_writers(either: Memory) -> None:
     mine, theirs = either.session("s"), either.session("s")
     assert len(mine.refresh()) == 0
     theirs.append(HELLO)
     assert list(mine.refresh()) == [HELLO]
 
 
-def test_the_same_append_under_the_same_key_happens_once(either: Memory) -> None:
+def test_a_repeated_append_with_the_same_key_is_stored_once(either: Memory) -> None:
     mine, theirs = either.session("s"), either.session("s")
     mine.append(HELLO, HI, key="run:1")
     assert list(mine.append(HELLO, HI, key="run:1")) == [HELLO, HI]
-    assert list(theirs.append(HELLO, HI, key="run:1")) == [HELLO, HI]  # its view was outdated too
+    assert list(theirs.append(HELLO, HI, key="run:1")) == [HELLO, HI]  # its view was outdated
     mine.append(HELLO, key="run:2")
     assert len(mine.append(HELLO, HI, key="run:1")) == 3
     assert len(either.session("s").conversation) == 3
 
 
-def test_a_key_that_was_used_for_other_messages_is_refused(either: Memory) -> None:
+def test_a_key_of_other_messages_is_refused(either: Memory) -> None:
     session = either.session("s")
     session.append(HELLO, key="k")
     with raises(AlreadyUsed, name="k", value=1):
@@ -84,33 +84,33 @@ def test_a_key_that_was_used_for_other_messages_is_refused(either: Memory) -> No
     assert list(either.session("s").conversation) == [HELLO]
 
 
-def test_appending_nothing_is_nothing(memory: Memory) -> None:
+def test_an_append_without_messages_has_no_effect(memory: Memory) -> None:
     session = memory.session("s")
     assert len(session.append()) == 0
 
 
-def test_text_that_is_no_unicode_is_refused_and_nothing_of_the_append_is_kept(memory: Memory) -> None:
+def test_an_append_with_text_that_is_not_unicode_is_refused_completely(memory: Memory) -> None:
     session = memory.session("s")
     with raises(InvalidArgument, name="s"):
         session.append(HELLO, Message("user", "\ud800"))
     assert len(memory.session("s").conversation) == len(session.conversation) == 0
 
 
-def test_a_message_of_a_newer_format_asks_for_an_upgrade(memory: Memory) -> None:
+def test_a_message_of_a_newer_format_is_an_error_that_requests_an_upgrade(memory: Memory) -> None:
     memory.session("s").append(HELLO)
     StoreProbe(memory).execute("UPDATE messages SET format = 99")
     with raises(StoreVersion, name="format", path="conversation 's', message 1", value=99):
         memory.session("s")
 
 
-def test_a_damaged_message_is_named(memory: Memory) -> None:
+def test_the_error_names_a_damaged_message(memory: Memory) -> None:
     memory.session("s").append(HELLO, HI)
     StoreProbe(memory).execute("UPDATE messages SET body = '{' WHERE seq = 2")
     with raises(StoreCorrupt, table="messages", row="2", name="body", path="conversation 's'"):
         memory.session("s")
 
 
-def test_a_conversation_that_was_deleted_says_so(memory: Memory) -> None:
+def test_a_deleted_conversation_is_a_typed_error(memory: Memory) -> None:
     session = memory.session("s")
     StoreProbe(memory).execute("DELETE FROM conversations")
     for act in (session.refresh, lambda: session.append(HELLO)):
@@ -118,7 +118,7 @@ def test_a_conversation_that_was_deleted_says_so(memory: Memory) -> None:
             act()
 
 
-def test_a_closed_memory_says_so(home: Path) -> None:
+def test_a_closed_memory_is_a_typed_error(home: Path) -> None:
     memory = Memory(home)
     session = memory.session("s")
     memory.close()
@@ -129,7 +129,7 @@ def test_a_closed_memory_says_so(home: Path) -> None:
 
 
 def keep_appending(target: str, index: str | None, writer: str, times: int) -> None:
-    """Append `times` messages, looking again whenever somebody else was first."""
+    """Append `times` messages, and retry after each concurrent append."""
     with Memory(target, index=index, timeout=30) as memory:
         session = memory.session("shared")
         for number in range(times):
@@ -150,7 +150,7 @@ def check_shared(memory: Memory, writers: int, times: int) -> None:
 
 
 @pytest.mark.long
-def test_processes_that_write_one_conversation_lose_nothing(home: Path) -> None:
+def test_processes_that_write_one_conversation_lose_no_message(home: Path) -> None:
     context = multiprocessing.get_context("spawn")
     times = tries(12, 20)
     workers = [context.Process(target=keep_appending, args=(str(home), None, str(name), times)) for name in range(2)]
@@ -163,7 +163,7 @@ def test_processes_that_write_one_conversation_lose_nothing(home: Path) -> None:
         check_shared(memory, 2, times)
 
 
-def test_threads_that_write_one_conversation_lose_nothing(either: Memory) -> None:
+def test_threads_that_write_one_conversation_lose_no_message(either: Memory) -> None:
     def work(writer: str) -> None:
         session = either.session("shared")
         for number in range(25):
@@ -182,7 +182,7 @@ def test_threads_that_write_one_conversation_lose_nothing(either: Memory) -> Non
     check_shared(either, 4, 25)
 
 
-def test_a_short_append_that_nobody_is_in_the_way_of_is_done_at_once(memory: Memory) -> None:
+def test_a_short_append_without_contention_is_immediate(memory: Memory) -> None:
     session = memory.session("s")
     session.append(HELLO)
     view = session.conversation
@@ -191,7 +191,7 @@ def test_a_short_append_that_nobody_is_in_the_way_of_is_done_at_once(memory: Mem
     assert list(memory.session("s").conversation) == [HELLO, HI]
 
 
-def test_an_append_that_would_wait_for_another_process_is_left_to_a_thread(memory: Memory, home: Path) -> None:
+def test_append_now_returns_false_instead_of_a_wait_for_another_process(memory: Memory, home: Path) -> None:
     session = memory.session("s")
     session.append(HELLO)
     file = next(home.rglob("*.db"))
@@ -202,7 +202,7 @@ def test_an_append_that_would_wait_for_another_process_is_left_to_a_thread(memor
     assert list(session.conversation) == [HELLO] and session.append_now(HI)
 
 
-def test_an_append_that_would_wait_for_another_thread_is_left_to_a_thread(memory: Memory) -> None:
+def test_append_now_returns_false_instead_of_a_wait_for_another_thread(memory: Memory) -> None:
     session = memory.session("s")
     session.append(HELLO)
     with StoreProbe(memory).transaction(), ThreadPoolExecutor(1) as pool:
@@ -210,7 +210,7 @@ def test_an_append_that_would_wait_for_another_thread_is_left_to_a_thread(memory
     assert session.append_now(HI) and len(session.conversation) == 2
 
 
-def test_errors_that_waiting_cannot_solve_are_raised_by_append(memory: Memory) -> None:
+def test_append_now_leaves_permanent_errors_to_append(memory: Memory) -> None:
     session, other = memory.session("s"), memory.session("s")
     other.append(HELLO, key="k")
     assert not session.append_now(HI) and not session.append_now(HELLO, key="k")
@@ -220,21 +220,21 @@ def test_errors_that_waiting_cannot_solve_are_raised_by_append(memory: Memory) -
 
 
 @pytest.mark.parametrize("big", [Message("user", "a" * 100_000), TURN[0]])
-def test_long_messages_and_media_are_left_to_a_thread(memory: Memory, big: Message) -> None:
+def test_append_now_returns_false_for_long_messages_and_media(memory: Memory, big: Message) -> None:
     session = memory.session("s")
     session.append(HELLO)
     assert not session.append_now(big) and list(session.conversation) == [HELLO]
 
 
-def test_no_append_is_done_at_once_on_a_server(fresh_postgres: str, tmp_path: Path) -> None:
+def test_append_now_returns_false_on_a_server(fresh_postgres: str, tmp_path: Path) -> None:
     with Memory(fresh_postgres, index=tmp_path / "index") as memory:
         session = memory.session("s")
         session.append(HELLO)
         assert not session.append_now(HI) and list(session.conversation) == [HELLO]
 
 
-def test_appends_done_at_once_do_not_let_the_log_grow_without_bound(memory: Memory, home: Path) -> None:
-    StoreProbe(memory).pause()  # nobody else writes
+def test_immediate_appends_keep_the_log_below_a_limit(memory: Memory, home: Path) -> None:
+    StoreProbe(memory).pause()  # without other writers
     session = memory.session("s")
     waited = 0
     for number in range(3000):

@@ -1,4 +1,4 @@
-"""What is redacted, has expired or was deleted is gone from everywhere it was kept."""
+"""Redacted, expired and deleted texts are removed from each place of the store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from agentkit_memory.store.item_rows import content_hash
 from tests.memory.embedders.word_embedder import Words
 from tests.raising import raises
 
-SECRET = "my card is q4929-1111"  # with a letter that is in no number, time or id
+SECRET = "my card is q4929-1111"  # with a letter that is not in numbers, times or ids
 
 
 def user(*texts: str) -> list[Message]:
@@ -37,13 +37,13 @@ def user(*texts: str) -> list[Message]:
 
 
 def everything(memory: Memory) -> str:
-    """Return every row of every table as text."""
-    memory.recall_logs()  # are written now
+    """Return each row of each table as text."""
+    memory.recall_logs()  # writes the logs now
     return repr(StoreProbe(memory).dump())
 
 
 def keep_vectors(memory: Memory) -> None:
-    """Keep a vector of every item, as an embedder would."""
+    """Store a vector of each item, as an embedder does."""
     probe = StoreProbe(memory)
     kept = {"model": "m", "vector": b"\0", "created_at": 0.0}
     hashes = {content_hash(item.text) for item in probe.items()}
@@ -58,7 +58,7 @@ def recalled(memory: Memory, query: str) -> list[str]:
     return [found.text for found in memory.recall(query)]
 
 
-def test_a_redacted_message_is_replaced_wherever_it_was_kept(either: Memory) -> None:
+def test_a_redacted_message_is_replaced_at_each_place(either: Memory) -> None:
     StoreProbe(either).pause()  # the recalls below would index the replacement
     session = either.session("s")
     session.append(*user("hello", SECRET), Message("assistant", "noted"))
@@ -93,7 +93,7 @@ def version_of(memory: Memory, item: str) -> int:
     return int(StoreProbe(memory).values("SELECT version FROM items WHERE id = :id", id=item)[0])
 
 
-def test_a_replacement_that_says_something_can_be_recalled_in_its_place(either: Memory) -> None:
+def test_a_replacement_with_text_can_be_recalled(either: Memory) -> None:
     session = either.session("s")
     session.append(*user(SECRET))
     either.worker().drain()
@@ -108,7 +108,7 @@ def test_a_replacement_that_says_something_can_be_recalled_in_its_place(either: 
     assert [each.text for each in items_of(either)] == ["my card is [number]", "more"]
 
 
-def test_a_message_that_is_redacted_before_it_is_an_item_never_becomes_one(either: Memory) -> None:
+def test_a_message_that_is_redacted_before_it_is_an_item_does_not_become_an_item(either: Memory) -> None:
     session = either.session("s")
     session.append(*user(SECRET, "hello"))
     session.redact(1)
@@ -131,7 +131,7 @@ def test_tool_calls_lose_their_arguments_and_the_conversation_stays_valid(either
     assert "q4929" not in everything(either)
 
 
-def test_a_fork_with_a_call_of_the_same_number_keeps_its_own(either: Memory) -> None:
+def test_a_fork_with_a_call_of_the_same_number_keeps_its_call(either: Memory) -> None:
     main = either.session("s")
     main.append(*user("a"))
     fork = main.fork("f")
@@ -142,7 +142,7 @@ def test_a_fork_with_a_call_of_the_same_number_keeps_its_own(either: Memory) -> 
     assert fork.refresh()[1].tool_calls[0].arguments == "2"
 
 
-def test_other_views_show_it_when_they_next_append_or_refresh(either: Memory) -> None:
+def test_other_views_show_a_redaction_after_their_next_append_or_refresh(either: Memory) -> None:
     mine, theirs, third = either.session("s"), either.session("s"), either.session("s")
     mine.append(*user(SECRET), key="k")
     for each in (theirs, third):
@@ -150,7 +150,7 @@ def test_other_views_show_it_when_they_next_append_or_refresh(either: Memory) ->
     fork = theirs.fork("f")
     cache = theirs.render_cache
     mine.redact(1)
-    assert theirs.conversation[0].text == SECRET  # it has not asked
+    assert theirs.conversation[0].text == SECRET  # without a refresh
     assert [message.text for message in theirs.append(*user("next"))] == ["[redacted]", "next"]
     assert theirs.render_cache is not cache
     assert fork.refresh()[0].text == "[redacted]"
@@ -158,7 +158,7 @@ def test_other_views_show_it_when_they_next_append_or_refresh(either: Memory) ->
     with pytest.raises(HeadMoved):
         third.append(*user("late"))
     assert [message.text for message in third.conversation] == ["[redacted]", "next"]
-    assert len(mine.append(*user(SECRET), key="k")) == 2  # a repeated append of what was redacted since adds nothing
+    assert len(mine.append(*user(SECRET), key="k")) == 2  # a repeated append of a redacted message adds nothing
 
 
 def test_a_shared_message_is_redacted_in_the_conversation_and_its_forks(either: Memory) -> None:
@@ -171,7 +171,7 @@ def test_a_shared_message_is_redacted_in_the_conversation_and_its_forks(either: 
     assert [message.text for message in fork.conversation] == ["a", "[redacted]", "c", "d"]
 
 
-def test_there_must_be_something_to_redact(either: Memory) -> None:
+def test_a_redaction_of_a_missing_message_is_refused(either: Memory) -> None:
     session = either.session("s")
     session.append(*user("a"))
     for seq in (0, 2, -1):
@@ -190,7 +190,7 @@ def test_a_replacement_with_a_zero_byte_is_stored(either: Memory) -> None:
     assert recalled(either, SECRET) == []
 
 
-def test_short_texts_are_not_cut_out_of_other_questions(either: Memory) -> None:
+def test_short_texts_are_not_removed_from_other_questions(either: Memory) -> None:
     session = either.session("s")
     session.append(*user("tea"))
     for query in ("tea", "steam engines"):
@@ -229,7 +229,7 @@ def test_an_expired_conversation_is_not_recalled_and_then_deleted(either: Memory
         old.append(*user("more"))
 
 
-def test_nothing_is_added_to_what_has_expired_unless_it_was_given_more_time(either: Memory) -> None:
+def test_an_append_to_an_expired_conversation_is_refused_until_it_is_extended(either: Memory) -> None:
     now = [1000.0]
     StoreProbe(either).set_clock(lambda: now[0])
     session = either.session("s", expires_at=2000.0)
@@ -245,7 +245,7 @@ def test_nothing_is_added_to_what_has_expired_unless_it_was_given_more_time(eith
     assert [message.text for message in session.append(*user("kept"))] == ["old", "kept"]
 
 
-def test_an_expired_conversation_begins_anew_when_it_is_opened(either: Memory) -> None:
+def test_opening_an_expired_conversation_begins_a_new_conversation(either: Memory) -> None:
     now = [1000.0]
     StoreProbe(either).set_clock(lambda: now[0])
     session = either.session("s", expires_at=2000.0)
@@ -265,7 +265,7 @@ def test_an_expired_conversation_begins_anew_when_it_is_opened(either: Memory) -
     assert [message.text for message in either.session("s").conversation] == ["new"]
 
 
-def test_a_time_that_is_none_and_a_name_that_nobody_can_have_are_refused(either: Memory) -> None:
+def test_an_invalid_time_and_an_invalid_name_are_refused(either: Memory) -> None:
     wrong: Any
     for wrong in ("soon", math.nan, True):
         with raises(InvalidArgument, name="expire: now"):
@@ -279,7 +279,7 @@ def test_a_time_that_is_none_and_a_name_that_nobody_can_have_are_refused(either:
     assert count(either, "conversations") == 0
 
 
-def test_a_time_to_expire_can_be_taken_back(either: Memory) -> None:
+def test_a_time_to_expire_can_be_removed(either: Memory) -> None:
     now = [1000.0]
     StoreProbe(either).set_clock(lambda: now[0])
     either.session("s", expires_at=2000.0).append(*user("zebra"))
@@ -303,7 +303,7 @@ def test_a_deleted_conversation_leaves_nothing(either: Memory, docs: Path) -> No
     for table in ("conversations", "branches", "messages", "tool_calls"):
         assert count(either, table) == 0
     assert recalled(either, "zebras") == ["zebras live in Africa"]
-    either.worker().drain()  # a recall indexes for a few milliseconds only
+    either.worker().drain()  # a recall spends at most a few milliseconds on indexing
     assert either.admin.verify().orphans == 0
     with pytest.raises(NotFound):
         session.refresh()
@@ -317,7 +317,7 @@ def test_a_conversation_of_another_scope_is_not_deleted(either: Memory) -> None:
     assert len(theirs.refresh()) == 1
 
 
-def test_a_session_object_of_a_conversation_made_again_is_not_confused_with_it(either: Memory) -> None:
+def test_a_session_of_a_deleted_conversation_does_not_write_to_its_successor(either: Memory) -> None:
     old: StoredSession = either.session("s")
     old.append(*user("a"))
     either.delete_session("s")
@@ -328,22 +328,22 @@ def test_a_session_object_of_a_conversation_made_again_is_not_confused_with_it(e
     assert [message.text for message in either.session("s").conversation] == ["b"]
 
 
-def test_what_went_wrong_with_a_text_does_not_quote_it_when_it_is_gone(either: Memory) -> None:
+def test_the_stored_error_of_a_removed_text_does_not_quote_the_text(either: Memory) -> None:
     def useless(turns: Sequence[Turn], known: Sequence[StoredFact]) -> list[FactDraft]:
         raise InvalidArgument(f"no facts in {turns[-1].text!r}")
 
     session = either.session("s")
     session.append(Message("user", SECRET), Message("user", f"again: {SECRET}"))
     worker = either.worker(useless)
-    for _ in range(6):  # turn by turn, three times, then it is given up
+    for _ in range(6):  # turn by turn, three times, then the worker gives up
         worker.drain()
     assert "no facts in" in everything(either)
-    session.redact(1)  # nothing is left to recall
+    session.redact(1)  # no text remains for a recall
     session.redact(2, "something else")
     assert SECRET not in everything(either)
 
 
-def test_a_log_of_a_question_that_failed_does_not_quote_it_in_what_went_wrong(either: Memory) -> None:
+def test_the_error_in_the_log_of_a_failed_question_does_not_quote_the_question(either: Memory) -> None:
     session = either.session("s")
     session.append(Message("user", SECRET))
     for question, problem in ((SECRET, f"searched with BM25 only: cannot read {SECRET!r}"), ("tea?", "busy")):
@@ -358,7 +358,7 @@ def test_a_log_of_a_question_that_failed_does_not_quote_it_in_what_went_wrong(ei
     assert either.recall_logs()[1].degraded == ("busy",)
 
 
-def test_what_goes_wrong_with_a_text_while_it_is_redacted_is_not_kept(home: Path) -> None:
+def test_an_error_of_a_text_during_its_redaction_is_not_stored(home: Path) -> None:
     def spoil(text: str) -> Sequence[float] | None:
         if SECRET in text:
             session.redact(1, "something else")

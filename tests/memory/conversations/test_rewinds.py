@@ -1,4 +1,4 @@
-"""Rewinds and notes in both databases, by many writers at once: no message is lost, no history is torn."""
+"""Rewinds and notes in both databases, with concurrent writers: no lost message, no inconsistent history."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def stored(memory: Memory) -> set[tuple[int, int, str]]:
     return {tuple(row) for row in StoreProbe(memory).rows("SELECT branch_id, seq, body FROM messages")}
 
 
-def test_a_rewind_moves_the_head_keeps_what_is_stored_and_forgets_the_items(either: Memory) -> None:
+def test_a_rewind_moves_the_head_keeps_the_messages_and_removes_the_items(either: Memory) -> None:
     session, theirs = either.session("s"), either.session("s")
     session.append(*turn("one"), *turn("two"))
     theirs.refresh()
@@ -60,7 +60,7 @@ def test_a_rewind_moves_the_head_keeps_what_is_stored_and_forgets_the_items(eith
     assert either.delete_session("s") and stored(either) == set()
 
 
-def test_many_writers_that_append_rewind_and_fork_tear_nothing(either: Memory) -> None:
+def test_concurrent_appends_rewinds_and_forks_keep_histories_consistent(either: Memory) -> None:
     either.session("s").append(*turn("first"))
 
     def work(seed: int) -> None:
@@ -91,7 +91,7 @@ def test_many_writers_that_append_rewind_and_fork_tear_nothing(either: Memory) -
         conversation = each.conversation
         assert len(each.page(limit=10_000)) == len(conversation)
         pending = 0
-        for message in conversation:  # an append may come between an edit and the rest of its turn
+        for message in conversation:  # An append can occur between an edit and the rest of its turn.
             assert message.role != "tool" or pending
             pending = len(message.tool_calls) if message.role == "assistant" else pending
     assert stored(either) == everything
@@ -110,7 +110,7 @@ def test_many_writers_that_append_rewind_and_fork_tear_nothing(either: Memory) -
     ],
     ids=lambda body: body[:20],
 )
-def test_a_damaged_note_is_named_and_hurts_no_other(memory: Memory, home: Path, body: str) -> None:
+def test_the_error_names_a_damaged_note_and_other_notes_are_read(memory: Memory, home: Path, body: str) -> None:
     session = memory.session("s")
     session.append(*turn("one"))
     session.keep_note("colour", "red")
@@ -129,7 +129,7 @@ def test_a_damaged_note_is_named_and_hurts_no_other(memory: Memory, home: Path, 
 
 @contextmanager
 def before(memory: Memory, start: str, number: int, act: Callable[[], object]) -> Iterator[None]:
-    """Call a function once, before a statement: the statement `number` of the statements with this start."""
+    """Call a function once, before the statement `number` of the statements with this start."""
     numbers = count(1)
 
     def listen(_: object, __: object, statement: str, *rest: object) -> None:
@@ -191,12 +191,12 @@ def test_the_number_of_a_note_is_checked(memory: Memory, at: Any) -> None:
     assert session.note("colour") == "red"
 
 
-def test_a_rewind_to_before_an_earlier_one_forgets_what_that_one_left(either: Memory) -> None:
+def test_a_rewind_before_an_earlier_rewind_removes_the_remaining_items(either: Memory) -> None:
     session = either.session("s")
     session.append(*turn("one"), *turn("two"), *turn("three"))
     fork = session.fork("fork", 8)
     assert len(either.recall("asks", roles=("user",)).recalled) == 3
-    fork.rewind(4)  # items of the branch that it was forked from are not its own
+    fork.rewind(4)  # The items of the parent branch do not belong to the fork.
     assert len(either.recall("asks", roles=("user",)).recalled) == 3
     session.rewind(8)
     session.rewind(4)

@@ -1,4 +1,4 @@
-"""Conversations from a file of JSON lines: checked as a whole, stored once, continued after a kill."""
+"""Conversations from a file of JSON lines: validated completely, stored once, continued after a kill."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_lines_are_stored_once_in_the_conversations_they_name(either: Memory, fi
     assert [each.text for each in either.recall("b")] == ["b"]
 
 
-def test_all_invalid_lines_are_named_and_nothing_is_stored(memory: Memory, file: Path) -> None:
+def test_the_error_names_all_invalid_lines_and_nothing_is_stored(memory: Memory, file: Path) -> None:
     lines = [line("s", "a"), *[text for text, _ in INVALID], line("s", "b", key="k"), line("s", "c", key="k")]
     file.write_text("\n".join(lines))
     with raises(IngestError, path=str(file)) as caught:
@@ -89,7 +89,7 @@ def test_a_line_that_is_too_long_is_an_invalid_line(memory: Memory, file: Path) 
     assert memory.sessions() == ()
 
 
-def test_a_key_of_other_messages_names_its_line(memory: Memory, file: Path) -> None:
+def test_the_error_of_a_key_of_other_messages_names_its_line(memory: Memory, file: Path) -> None:
     memory.session("s").append({"role": "user", "content": "other"}, key="k")
     file.write_text(line("s", "a") + "\n" + line("s", "b", key="k"))
     with raises(AlreadyUsed, name="k") as caught:
@@ -98,7 +98,7 @@ def test_a_key_of_other_messages_names_its_line(memory: Memory, file: Path) -> N
 
 
 @pytest.mark.skipif(os.name != "posix", reason="processes are killed by signals")
-def test_an_import_that_was_killed_is_continued_by_the_same_call(home: Path, file: Path) -> None:
+def test_the_same_call_continues_a_killed_import(home: Path, file: Path) -> None:
     file.write_text("\n".join(line(f"s{number % 3}", f"turn {number}") for number in range(9)))
     code = "import sys; from agentkit_memory import Memory; Memory(sys.argv[1]).admin.import_sessions(sys.argv[2])"
     killed = {**os.environ, "AGENTKIT_FAILPOINT": "sessions.line:4"}

@@ -1,4 +1,4 @@
-"""Turns of conversations become items: once, in order, and only those worth recalling."""
+"""Turns of conversations become items: once, in order, and only turns that are useful for recall."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def all_of(database: Database, limit: int = 100, scopes: Sequence[int] | None = 
     return total
 
 
-def test_what_users_and_assistants_say_becomes_items_and_tool_traffic_never(either: Memory, database: Database) -> None:
+def test_messages_of_users_and_assistants_become_items_but_not_tool_messages(
+    either: Memory, database: Database
+) -> None:
     either.session("s").append(
         Message("system", "be kind"),
         Message("user", "hello", name="Ann"),
@@ -57,7 +59,7 @@ def test_what_users_and_assistants_say_becomes_items_and_tool_traffic_never(eith
     assert all_of(database) == 0
 
 
-def test_the_text_of_a_whole_message_is_stored_once(either: Memory) -> None:
+def test_the_text_of_a_complete_message_is_stored_once(either: Memory) -> None:
     said = ['an "odd" \\n text\nof two lines, é', "a bell\x07rings"]
     session = either.session("s")
     session.append(Message("user", said[0]), Message("user", said[1], name="Ann"), Message("user", (Text("a part"),)))
@@ -73,7 +75,7 @@ def test_the_text_of_a_whole_message_is_stored_once(either: Memory) -> None:
 @pytest.mark.parametrize(
     "body", spread(["", "{", "x", '{"role":"user","content":"a', '{"role":"user","content":7}', "[" * 100_000], 2)
 )
-def test_a_message_that_is_damaged_once_it_is_an_item_keeps_nobody_from_the_others(either: Memory, body: str) -> None:
+def test_an_item_with_a_damaged_message_does_not_affect_other_items(either: Memory, body: str) -> None:
     either.session("s").append(Message("user", "zebra bad"), Message("user", "zebra good"))
     either.worker().drain()
     StoreProbe(either).execute("UPDATE messages SET body = :body WHERE seq = 1", {"body": body})
@@ -88,7 +90,7 @@ def test_a_message_that_is_damaged_once_it_is_an_item_keeps_nobody_from_the_othe
     assert len(either.admin.usage()) == 1
 
 
-def test_the_watermark_moves_by_so_many_messages_and_no_message_is_done_twice(
+def test_the_watermark_moves_by_the_limit_and_each_message_is_processed_once(
     either: Memory, database: Database
 ) -> None:
     for name in ("a", "b"):
@@ -101,7 +103,7 @@ def test_the_watermark_moves_by_so_many_messages_and_no_message_is_done_twice(
     assert all_of(database) == 1 and len(rows(either)) == 11
 
 
-def test_several_may_make_items_at_once_while_others_append(either: Memory, database: Database) -> None:
+def test_concurrent_workers_make_items_during_appends(either: Memory, database: Database) -> None:
     failures: list[BaseException] = []
     done = threading.Event()
 
@@ -127,7 +129,7 @@ def test_several_may_make_items_at_once_while_others_append(either: Memory, data
     assert StoreProbe(either).values("SELECT count(*) FROM vector_state") == [80]
 
 
-def test_what_a_fork_shares_is_one_item(either: Memory) -> None:
+def test_a_message_shared_with_a_fork_is_one_item(either: Memory) -> None:
     main = either.session("s")
     main.append(Message("user", "shared"))
     main.fork("f").append(Message("user", "own"))
@@ -135,7 +137,7 @@ def test_what_a_fork_shares_is_one_item(either: Memory) -> None:
     assert rows(either) == ["shared", "own"]
 
 
-def test_only_the_scopes_that_are_named_are_looked_at(either: Memory, database: Database) -> None:
+def test_only_turns_of_the_given_scopes_become_items(either: Memory, database: Database) -> None:
     for tenant in ("a", "b"):
         either.within(tenant).session("s").append(Message("user", tenant))
     assert all_of(database, scopes=[StoreProbe(either.within(Scope("a", user="local"))).scope_number]) == 1
@@ -144,7 +146,7 @@ def test_only_the_scopes_that_are_named_are_looked_at(either: Memory, database: 
         itemise(database, "a", 1)  # type: ignore[arg-type]
 
 
-def test_a_damaged_message_is_passed_over_and_one_of_a_newer_version_waited_for(
+def test_a_damaged_message_is_skipped_and_a_message_of_a_newer_version_waits(
     either: Memory, database: Database
 ) -> None:
     session = either.session("s")
@@ -157,7 +159,7 @@ def test_a_damaged_message_is_passed_over_and_one_of_a_newer_version_waited_for(
     assert all_of(database) == 2 and rows(either) == ["0", "2", "3", "4"]
 
 
-def test_a_turn_knows_its_conversation_and_its_neighbours(either: Memory, database: Database) -> None:
+def test_a_turn_has_its_conversation_and_its_neighbours(either: Memory, database: Database) -> None:
     session = either.session("chat")
     session.append(*[Message("user", word) for word in ("one", "two", "three", "four", "five")])
     fork = session.fork("f", at=2)
@@ -181,7 +183,7 @@ def test_a_turn_knows_its_conversation_and_its_neighbours(either: Memory, databa
         assert read_items(connection, [aside], readable_ids(connection, Scope("other")), 0.0) == []
 
 
-def test_the_same_message_has_the_same_item_in_every_store(
+def test_the_same_message_has_the_same_item_in_each_store(
     memory: Memory, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with Memory(tmp_path_factory.mktemp("other")) as other:
@@ -192,7 +194,7 @@ def test_the_same_message_has_the_same_item_in_every_store(
         assert set(rows(memory, "id")) < set(rows(other, "id"))
 
 
-def test_a_turn_that_becomes_an_item_as_its_conversation_is_given_an_end_ends_with_it(
+def test_a_turn_that_becomes_an_item_gets_a_concurrent_end_of_its_conversation(
     either: Memory, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change = database.change
@@ -200,7 +202,7 @@ def test_a_turn_that_becomes_an_item_as_its_conversation_is_given_an_end_ends_wi
 
     def late(act: Callable[[Connection], Any], **options: Any) -> Any:
         monkeypatch.setattr(database, "change", change)
-        either.session("s", expires_at=2000.0)  # by somebody else, after it was seen that there is something to do
+        either.session("s", expires_at=2000.0)  # another writer, after the worker found the turn
         return change(act, **options)
 
     monkeypatch.setattr(database, "change", late)

@@ -1,4 +1,4 @@
-"""A proxy in front of a PostgreSQL server that counts round trips, and may delay each."""
+"""A proxy of a PostgreSQL server that counts round trips, and can delay each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 
 class Proxy:
-    """Forwards bytes. A round trip ends with the message that says that the server waits for the next one."""
+    """Forwards bytes. A round trip ends with the message `ReadyForQuery` of the server."""
 
     def __init__(self, server: str, delay: float = 0.0) -> None:
         self.delay = delay
@@ -24,7 +24,7 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """The address of the same database through this proxy."""
+        """Address of the same database through this proxy."""
         given = self._server
         return f"postgresql://{given.username or 'postgres'}:{given.password or ''}@127.0.0.1:{self.port}{given.path}"
 
@@ -65,9 +65,9 @@ class Proxy:
 
 
 def _ready(data: bytes) -> tuple[int, bytes]:
-    """Return how many messages `ReadyForQuery` there are in what a server wrote, and the message that is not all there.
+    """Return the number of messages `ReadyForQuery` in the bytes of a server, and the incomplete last message.
 
-    Each is a letter and its length. Before the first there may be single letters, which refuse to encrypt.
+    Each message is a letter and its length. Single letters can precede the first message: refused encryption.
     """
     count, at = 0, 0
     while at + 5 <= len(data):

@@ -1,4 +1,4 @@
-"""A store from another person runs nothing: no trigger and no expression of our tables, no view with their names."""
+"""Stores of other persons run no code: no trigger, no expression of a table, no view with the name of a table."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ REFUSED = {
     "DROP TABLE recall_logs; CREATE VIEW recall_logs AS SELECT * FROM keep": "recall_logs",
     'DROP TABLE recall_logs; CREATE VIEW "RECALL_LOGS" AS SELECT 1': "RECALL_LOGS",
     "DROP TABLE recall_logs; CREATE VIRTUAL TABLE recall_logs USING fts5(body)": "recall_logs",
-    # A deleted row of ours would delete a row there, and run the trigger.
+    # A deleted row of a table of agentkit would delete a row of the other table, and run the trigger.
     "CREATE TABLE near (x REFERENCES messages(number) ON DELETE CASCADE);"
     f"CREATE TRIGGER k AFTER DELETE ON near BEGIN {KEEP}; END": "k",
     "CREATE TABLE near (x PRIMARY KEY REFERENCES items(id) ON DELETE CASCADE);"
     "CREATE TABLE far (x REFERENCES near(x) ON DELETE CASCADE);"
     f"CREATE TRIGGER k AFTER DELETE ON far BEGIN {KEEP}; END": "k",
-    # SQLite reads these types and names as the usual ones.
+    # SQLite reads these types and names as the normal types and names.
     f"{TRIGGER} {FORGE} type = 'TRIGGER' WHERE name = 'k'": "k",
     f"{TRIGGER} {FORGE} type = CAST('trigger' AS BLOB) WHERE name = 'k'": "k",
     f"{TRIGGER} {FORGE} type = 'Trigger' || char(0) || 'x', tbl_name = CAST('MESSAGES' AS BLOB) WHERE name = 'k'": "k",
@@ -91,7 +91,7 @@ def changed(empty: Path, statements: str) -> Path:
     return copy
 
 
-def test_objects_that_would_run_are_refused_by_name(empty: Path) -> None:
+def test_the_error_names_objects_that_would_run(empty: Path) -> None:
     failures: list[str] = []
     for statements, name in REFUSED.items():
         store = changed(empty, statements)
@@ -109,7 +109,7 @@ def test_objects_that_would_run_are_refused_by_name(empty: Path) -> None:
     assert failures == []
 
 
-def test_a_store_whose_trigger_was_removed_as_advised_is_opened(empty: Path) -> None:
+def test_a_store_is_opened_after_its_trigger_is_removed(empty: Path) -> None:
     store = changed(empty, next(iter(REFUSED)))
     with pytest.raises(StoreCorrupt) as error:
         Memory(store, scope="t")
@@ -120,7 +120,7 @@ def test_a_store_whose_trigger_was_removed_as_advised_is_opened(empty: Path) -> 
         memory.session("s").append(Message("user", "hello"))
 
 
-def test_other_objects_are_left_alone_and_an_erasure_names_the_tables_that_it_did_not_check(empty: Path) -> None:
+def test_other_objects_are_ignored_and_an_erasure_names_the_unchecked_tables(empty: Path) -> None:
     for statements in LEFT_ALONE:
         with Memory(changed(empty, statements), scope="t") as memory:
             memory.within(Scope("t", user="ada")).session("s").append(Message("user", "my card is 4000"))
@@ -131,7 +131,7 @@ def test_other_objects_are_left_alone_and_an_erasure_names_the_tables_that_it_di
     assert (proof.unchecked, proof.note) == ((), "")
 
 
-def test_the_schema_of_a_file_calls_no_function_that_is_unsafe(empty: Path) -> None:
+def test_the_schema_of_a_file_calls_no_unsafe_function(empty: Path) -> None:
     store = changed(empty, "CREATE VIEW seen AS SELECT load_extension('x')")
     with Memory(store, scope="t") as memory, memory._store.database.read() as connection:
         assert connection.exec_driver_sql("PRAGMA trusted_schema").scalar() == 0
@@ -139,7 +139,7 @@ def test_the_schema_of_a_file_calls_no_function_that_is_unsafe(empty: Path) -> N
             connection.exec_driver_sql("SELECT * FROM seen")
 
 
-def test_triggers_and_rules_of_a_postgresql_database_are_refused_too(fresh_postgres: str, tmp_path: Path) -> None:
+def test_triggers_and_rules_of_a_postgresql_database_are_refused(fresh_postgres: str, tmp_path: Path) -> None:
     import psycopg
 
     with Memory(fresh_postgres, index=tmp_path / "index", scope="t"):

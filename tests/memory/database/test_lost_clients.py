@@ -1,4 +1,4 @@
-"""PostgreSQL: a client that is killed or stopped gives up its locks, and others go on."""
+"""PostgreSQL: locks of killed or stopped clients are released, and other clients continue."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ with database.write() as connection:
 
 @contextmanager
 def holder(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds the lock of the spaces in a transaction."""
+    """Start a process that has the lock of the spaces in a transaction."""
     process = subprocess.Popen([sys.executable, "-c", HOLDS, *arguments], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None and process.stdout.readline() == "held\n"
@@ -54,7 +54,7 @@ def take(address: str, timeout: float) -> None:
 
 
 @pytest.mark.long
-def test_locks_of_a_client_that_was_killed_are_free(fresh_postgres: str) -> None:
+def test_locks_of_a_killed_client_are_released(fresh_postgres: str) -> None:
     with holder(fresh_postgres) as process:
         with pytest.raises(StoreUnavailable):
             take(fresh_postgres, 2)
@@ -64,14 +64,14 @@ def test_locks_of_a_client_that_was_killed_are_free(fresh_postgres: str) -> None
 
 
 @pytest.mark.long
-def test_locks_of_a_client_that_is_stopped_are_free_after_its_time(fresh_postgres: str) -> None:
+def test_locks_of_a_stopped_client_are_released_after_the_time_limit(fresh_postgres: str) -> None:
     with holder(fresh_postgres, "1000") as process:
         process.send_signal(signal.SIGSTOP)
         take(fresh_postgres, LONG)
 
 
 @pytest.mark.long
-def test_every_connection_has_a_time_limit_for_locks_and_for_idling(fresh_postgres: str) -> None:
+def test_each_connection_has_a_time_limit_for_locks_and_for_idle_transactions(fresh_postgres: str) -> None:
     database = Database.open(fresh_postgres, timeout=7)
     with database.read() as connection:
         shown = [

@@ -1,4 +1,4 @@
-"""PostgreSQL: a connection that is lost before any statement, or at the end of any transaction, costs no call."""
+"""PostgreSQL: no call fails if its connection is lost before a statement, or at the end of a transaction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.raising import raises
 pytestmark = pytest.mark.long
 
 Call = Callable[[Memory, int], object]
-"""Does something with a memory; the number is another one in each call."""
+"""Operation of a memory; the number is different in each call."""
 
 
 def add_document(memory: Memory, number: int) -> object:
@@ -99,13 +99,13 @@ def stored(fresh_postgres: str, tmp_path: Path) -> Iterator[Memory]:
         memory.documents.add("A heron stands in the reeds.", source="heron.txt")
         memory.worker().drain()
         memory.recall("heron")
-        StoreProbe(memory).pause()  # nothing else talks to the server
+        StoreProbe(memory).pause()  # without other clients of the server
         yield memory
 
 
 @contextmanager
 def losing(memory: Memory, address: str, at: int, *, how: str = "statement") -> Iterator[list[int]]:
-    """End the connections before statement number `at`, or before or after a commit; yield what happened."""
+    """End the connections before statement number `at`, or before or after a commit; yield the events."""
     import psycopg
 
     engine, seen, lost = StoreProbe(memory).engine, count(), list[int]()
@@ -125,7 +125,7 @@ def losing(memory: Memory, address: str, at: int, *, how: str = "statement") -> 
         before = len(lost)
         end()
         if len(lost) > before:
-            driver.close()  # which it would not notice by itself, having nothing to commit
+            driver.close()  # a driver without writes does not notice it at the commit
 
     name = "before_cursor_execute" if how == "statement" else "commit"
     listener = end_committed if how == "committed" else end
@@ -137,20 +137,20 @@ def losing(memory: Memory, address: str, at: int, *, how: str = "statement") -> 
 
 
 @pytest.mark.parametrize("name", READS)
-def test_a_read_whose_connection_is_lost_before_any_of_its_statements_is_done(
+def test_a_read_succeeds_if_its_connection_is_lost_before_any_statement(
     stored: Memory, fresh_postgres: str, name: str
 ) -> None:
     expected, at = READS[name](stored, 0), 0
     for at in count():
         with losing(stored, fresh_postgres, at) as lost:
             assert READS[name](stored, 0) == expected
-        if not lost or at == 30:  # a comparison of all takes many
+        if not lost or at == 30:  # a comparison of all points takes many statements
             break
     assert at
 
 
 @pytest.mark.parametrize(("change", "how"), thinned([*product(CHANGES, ("statement", "commit", "committed"))], 7))
-def test_a_write_whose_connection_is_lost_anywhere_is_done_once(
+def test_a_write_is_stored_once_if_its_connection_is_lost_at_any_point(
     stored: Memory, fresh_postgres: str, change: Call, how: str
 ) -> None:
     expected, at = change(stored, 0), 0
@@ -163,7 +163,7 @@ def test_a_write_whose_connection_is_lost_anywhere_is_done_once(
 
 
 @pytest.mark.parametrize("is_committed", [False, True])
-def test_of_a_fork_and_a_rewind_that_were_lost_at_their_end_nobody_knows_whether_they_were_done(
+def test_a_fork_or_rewind_that_loses_its_connection_at_the_end_has_an_unknown_result(
     stored: Memory, fresh_postgres: str, is_committed: bool
 ) -> None:
     session, how = stored.session("s"), "committed" if is_committed else "commit"
@@ -177,6 +177,6 @@ def test_of_a_fork_and_a_rewind_that_were_lost_at_their_end_nobody_knows_whether
         session.rewind(2)
     if is_committed:
         with pytest.raises(HeadMoved):
-            session.append(Message("user", "behind what was rewound"))
-    session.append(Message("user", "Go on."))
+            session.append(Message("user", "after the old end"))
+    session.append(Message("user", "Continue."))
     assert len(stored.session("s").conversation) == (3 if is_committed else 6)

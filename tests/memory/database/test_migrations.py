@@ -1,4 +1,4 @@
-"""A store has the tables of the code; a later revision changes stored tables and rows, on both databases."""
+"""Tables of a store are equal to the code; a later revision changes tables and rows, in both databases."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.forks import Forks
 from tests.raising import raises
 
 
-def test_the_newest_revision_is_the_one_the_code_asks_for() -> None:
+def test_the_newest_revision_is_the_revision_of_the_code() -> None:
     assert ScriptDirectory(str(MIGRATIONS)).get_heads() == [REVISION]
 
 
@@ -53,7 +53,7 @@ revision, down_revision, branch_labels, depends_on = "2026_02", "2026_01", None,
 def upgrade():
     op.add_column("documents", Column("title", Text, nullable=False, server_default=""))
 """
-"""A revision that a next version might have."""
+"""Revision of a possible next version."""
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -88,13 +88,13 @@ def test_a_next_version_converts_stored_rows_once(
     assert converted == [1]
 
 
-def test_every_conversion_belongs_to_a_revision() -> None:
+def test_each_conversion_belongs_to_a_revision() -> None:
     revisions = {each.revision for each in ScriptDirectory(str(MIGRATIONS)).walk_revisions()}
     assert revisions >= set(CONVERSIONS)
 
 
 @pytest.mark.parametrize("revision", ["0010", "2999_01"])
-def test_a_store_of_another_revision_is_refused_and_stays_as_it_is(
+def test_a_store_of_another_revision_is_refused_and_does_not_change(
     target: Path | str, tmp_path: Path, revision: str
 ) -> None:
     with Memory(target, index=tmp_path / "index") as memory:
@@ -105,14 +105,14 @@ def test_a_store_of_another_revision_is_refused_and_stays_as_it_is(
 
 
 @pytest.mark.long
-def test_processes_that_open_a_new_store_at_once_all_get_it(home: Path, programs: Forks) -> None:
+def test_processes_can_open_a_new_store_concurrently(home: Path, programs: Forks) -> None:
     code = "import sys; from agentkit_memory import Memory; Memory(sys.argv[1], timeout=30).session('s')"
     opening = [programs.start("-c", code, home) for _ in range(3)]
     assert [process.wait() for process in opening] == [0, 0, 0]
 
 
 @for_cases("heavy", ["sqlalchemy", "alembic", "qdrant_edge", "psycopg"])
-def test_importing_the_package_loads_nothing_heavy(heavy: str) -> None:
+def test_importing_the_package_loads_no_heavy_library(heavy: str) -> None:
     code = f"import agentkit_memory, sys; sys.exit({heavy!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

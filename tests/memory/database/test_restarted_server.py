@@ -1,4 +1,4 @@
-"""A PostgreSQL server that restarts costs no call: reads are done again, an append is added once."""
+"""A restart of a PostgreSQL server fails no call: reads are repeated, an append is stored once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.long
 
 
 def end_others(memory: Memory) -> None:
-    """End every connection of the server but the one that says so, as a restart does."""
+    """End all other connections of the server, as a restart does."""
     StoreProbe(memory).rows(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE pid != pg_backend_pid() AND datname = current_database()"
@@ -29,7 +29,7 @@ def end_others(memory: Memory) -> None:
 
 
 def wait_for_each(added: dict[str, list[str]], problems: list[BaseException], threads: int) -> None:
-    """Wait until every thread has done two calls more, so that no call meets two restarts."""
+    """Wait until each thread has completed two more calls, so that no call is interrupted by two restarts."""
     before = {name: len(each) for name, each in added.items()}
     until = time.monotonic() + LONG
     while time.monotonic() < until and not problems:
@@ -42,7 +42,7 @@ def texts(memory: Memory, session: str) -> list[str]:
     return [each.text for each in memory.session(session).conversation]
 
 
-def test_a_restart_costs_none_of_the_appends_and_recalls_in_flight(fresh_postgres: str, tmp_path: Path) -> None:
+def test_a_restart_fails_no_append_and_no_recall_in_flight(fresh_postgres: str, tmp_path: Path) -> None:
     with Memory(fresh_postgres, index=tmp_path / "index", timeout=LONG) as memory:
         memory.facts.add("The heron is a bird.")
         memory.worker().drain()
@@ -86,7 +86,7 @@ def test_a_restart_costs_none_of_the_appends_and_recalls_in_flight(fresh_postgre
 
 @pytest.mark.parametrize("load", [False, True])
 @pytest.mark.parametrize("committed", [False, True])
-def test_an_append_whose_connection_is_lost_at_its_end_is_added_once(
+def test_an_append_is_stored_once_if_its_connection_is_lost_at_its_end(
     fresh_postgres: str, tmp_path: Path, load: bool, committed: bool
 ) -> None:
     with Memory(fresh_postgres, index=tmp_path / "index") as memory:
@@ -108,7 +108,7 @@ def test_an_append_whose_connection_is_lost_at_its_end_is_added_once(
         assert texts(memory, "s") == ["first", "second", "third", "fourth"]
 
 
-def test_an_append_that_is_tried_again_behind_another_writer_is_refused(fresh_postgres: str, tmp_path: Path) -> None:
+def test_a_retried_append_after_another_writer_is_refused(fresh_postgres: str, tmp_path: Path) -> None:
     with Memory(fresh_postgres, index=tmp_path / "index") as memory:
         mine, other = memory.session("s"), memory.session("s")
         lost: list[Any] = []
@@ -126,7 +126,7 @@ def test_an_append_that_is_tried_again_behind_another_writer_is_refused(fresh_po
         assert texts(memory, "s") == ["of another writer", "mine"]
 
 
-def test_a_write_whose_connection_is_lost_twice_fails(fresh_postgres: str, tmp_path: Path) -> None:
+def test_a_write_fails_if_its_connection_is_lost_twice(fresh_postgres: str, tmp_path: Path) -> None:
     with Memory(fresh_postgres, index=tmp_path / "index") as memory:
         session = memory.session("s")
         event.listen(StoreProbe(memory).engine, "commit", lambda connection: end_others(memory))

@@ -1,4 +1,4 @@
-"""PostgreSQL behind a network: few round trips, and a restart of the server that costs no call."""
+"""PostgreSQL over a network: few round trips, and no failed call after a restart of the server."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def test_recalls_and_searches_of_facts_take_few_round_trips(
         if crowded:
             memory.session("copies").append(*[Message("user", "A boat and a heron.")] * 200)
         memory.worker().drain()
-        memory.recall("boat heron", limit=3)  # opens what is needed, once
-        StoreProbe(memory).pause()  # nothing else talks to the server
+        memory.recall("boat heron", limit=3)  # opens the connections and the index
+        StoreProbe(memory).pause()  # without other clients of the server
         time.sleep(0.3)
         taken: dict[str, list[int]] = {"recall": [], "facts": []}
         for number in range(14):
@@ -98,7 +98,7 @@ def test_all_other_reads_take_few_round_trips(proxy: Proxy, tmp_path: Path) -> N
         memory.facts.add("The heron is a bird.")
         memory.documents.add("A heron stands in the reeds.", source="heron.txt")
         memory.worker().drain()
-        StoreProbe(memory).pause()  # nothing else talks to the server
+        StoreProbe(memory).pause()  # without other clients of the server
         time.sleep(0.3)
         for name, read in READS.items():
             taken = []
@@ -110,7 +110,7 @@ def test_all_other_reads_take_few_round_trips(proxy: Proxy, tmp_path: Path) -> N
 
 
 @pytest.mark.long
-def test_a_restart_of_the_server_costs_no_call(fresh_postgres: str, tmp_path: Path) -> None:
+def test_a_restart_of_the_server_fails_no_call(fresh_postgres: str, tmp_path: Path) -> None:
     with Memory(fresh_postgres, index=tmp_path / "index", timeout=LONG) as memory:
         session = memory.session("s")
         session.append(Message("user", "The heron eats eels."))

@@ -1,4 +1,4 @@
-"""Databases that are locked, read-only, full, damaged, newer or away: typed errors, and nothing lost."""
+"""Databases that are locked, read-only, full, damaged, newer or unreachable: typed errors, and no lost data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HELLO = Message("user", "hello")
 
 @contextmanager
 def unprivileged() -> Iterator[None]:
-    """File permissions mean nothing to root: be somebody else for a while."""
+    """Run as another user: file permissions do not apply to root."""
     if os.geteuid() != 0:
         yield
         return
@@ -46,7 +46,7 @@ def stored(home: Path) -> list[str]:
         return [message.text for message in memory.session("s").conversation]
 
 
-def test_a_database_that_another_process_keeps_locked(home: Path, docs: Path) -> None:
+def test_a_database_locked_by_another_process_is_a_typed_error(home: Path, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     with Memory(home, timeout=0.05) as memory:
         session = memory.session("s")
@@ -61,7 +61,7 @@ def test_a_database_that_another_process_keeps_locked(home: Path, docs: Path) ->
     assert stored(home) == ["hello", "again"]
 
 
-def test_whoever_waits_for_logs_that_cannot_be_written_is_told_and_they_are_written_later(home: Path) -> None:
+def test_a_wait_for_unwritable_logs_is_an_error_and_the_logs_are_written_later(home: Path) -> None:
     with (
         Memory(home, timeout=0.05) as memory,
         ThreadPoolExecutor(1) as threads,
@@ -78,7 +78,7 @@ def test_whoever_waits_for_logs_that_cannot_be_written_is_told_and_they_are_writ
         assert [log.query for log in memory.recall_logs()] == ["zebra"]
 
 
-def test_a_first_opening_that_another_process_blocks(home: Path) -> None:
+def test_a_first_opening_that_another_process_blocks_is_a_typed_error(home: Path) -> None:
     home.mkdir()
     with closing(sqlite3.connect(home / "memory.db")) as other:
         other.execute("PRAGMA journal_mode=WAL")
@@ -88,10 +88,10 @@ def test_a_first_opening_that_another_process_blocks(home: Path) -> None:
     assert stored(home) == []
 
 
-def test_a_new_file_that_another_process_is_about_to_write_is_waited_for(home: Path) -> None:
+def test_the_opening_waits_for_another_process_that_creates_the_file(home: Path) -> None:
     home.mkdir()
     with closing(sqlite3.connect(home / "memory.db", check_same_thread=False)) as other:
-        other.execute("BEGIN IMMEDIATE")  # not yet written ahead: SQLite refuses the switch without waiting
+        other.execute("BEGIN IMMEDIATE")  # not yet in WAL mode: SQLite refuses the change of the mode without a wait
         with raises(StoreUnavailable, name="SQLITE_BUSY"):
             Memory(home, timeout=0.05)
         ended = Timer(0.2, other.rollback)
@@ -101,7 +101,7 @@ def test_a_new_file_that_another_process_is_about_to_write_is_waited_for(home: P
     assert stored(home) == []
 
 
-def test_a_database_that_may_not_be_written(home: Path, docs: Path) -> None:
+def test_a_read_only_database_is_a_typed_error(home: Path, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     with Memory(home) as memory:
         memory.session("s").append(HELLO)
@@ -114,7 +114,7 @@ def test_a_database_that_may_not_be_written(home: Path, docs: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="file permissions are POSIX's")
-def test_a_file_whose_permissions_forbid_writing(home: Path) -> None:
+def test_a_file_without_write_permission_is_a_typed_error(home: Path) -> None:
     with Memory(home) as memory:
         memory.session("s").append(HELLO)
     for parent in [home, *home.parents]:
@@ -134,7 +134,7 @@ def test_a_file_whose_permissions_forbid_writing(home: Path) -> None:
     assert stored(home) == ["hello"]
 
 
-def test_a_place_or_a_timeout_that_is_none(home: Path) -> None:
+def test_an_invalid_path_or_timeout_is_refused(home: Path) -> None:
     with raises(StoreUnavailable, name="folder"):
         Memory(f"{home}\0")
     wrong: Any
@@ -144,7 +144,7 @@ def test_a_place_or_a_timeout_that_is_none(home: Path) -> None:
     assert not home.exists()
 
 
-def test_a_full_disk_rolls_back_and_keeps_what_was_stored(home: Path) -> None:
+def test_a_full_disk_rolls_back_and_keeps_the_stored_messages(home: Path) -> None:
     with Memory(home) as memory:
         session = memory.session("s")
         session.append(HELLO)
@@ -155,7 +155,7 @@ def test_a_full_disk_rolls_back_and_keeps_what_was_stored(home: Path) -> None:
     assert stored(home) == ["hello"]
 
 
-def test_a_file_that_is_no_database_is_left_alone(home: Path) -> None:
+def test_a_file_that_is_not_a_database_is_not_changed(home: Path) -> None:
     home.mkdir()
     (home / "memory.db").write_bytes(b"my shopping list " * 1000)
     with raises(StoreCorrupt, path=str(home / "memory.db"), name="SQLITE_NOTADB"):
@@ -163,7 +163,7 @@ def test_a_file_that_is_no_database_is_left_alone(home: Path) -> None:
     assert (home / "memory.db").read_bytes() == b"my shopping list " * 1000
 
 
-def test_a_damaged_page_is_reported_when_it_is_read(home: Path) -> None:
+def test_a_damaged_page_is_reported_at_its_read(home: Path) -> None:
     with Memory(home) as memory:
         memory.session("s").append(*[Message("user", "x" * 3000)] * 50)
     path = home / "memory.db"
@@ -177,14 +177,14 @@ def test_a_damaged_page_is_reported_when_it_is_read(home: Path) -> None:
 
 
 def damage(home: Path, *statements: str) -> None:
-    """Do what damage does: no rule of the schema is kept."""
+    """Change a database without the rules of its schema, as damage does."""
     with closing(sqlite3.connect(home / "memory.db", isolation_level=None)) as database:
         database.execute("PRAGMA writable_schema=ON")
         for statement in statements:
             database.execute(statement)
 
 
-def test_text_that_is_no_text_any_more_is_reported_and_not_quoted(home: Path) -> None:
+def test_a_damaged_text_is_reported_and_not_quoted(home: Path) -> None:
     with Memory(home) as memory:
         memory.session("s").append(Message("user", "my secret " * 500))
         damage(home, "UPDATE messages SET body = CAST(CAST(body AS BLOB) || x'ff' AS TEXT)")
@@ -193,7 +193,7 @@ def test_text_that_is_no_text_any_more_is_reported_and_not_quoted(home: Path) ->
     assert "secret" not in str(raised.value) and len(str(raised.value)) < 500 + len(str(home))
 
 
-def test_a_schema_that_is_no_text_any_more_is_reported_at_the_opening(home: Path) -> None:
+def test_a_damaged_schema_is_reported_at_the_opening(home: Path) -> None:
     with Memory(home) as memory:
         memory.facts.add("zebra")
     damage(home, "UPDATE sqlite_schema SET name = CAST(x'66ff66' AS TEXT), sql = 'CREATE' WHERE name = 'items'")
@@ -201,17 +201,17 @@ def test_a_schema_that_is_no_text_any_more_is_reported_at_the_opening(home: Path
         Memory(home)
 
 
-def test_a_table_and_its_index_that_disagree_are_reported(home: Path, docs: Path) -> None:
+def test_an_inconsistent_table_and_index_are_reported(home: Path, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     (docs / "b.md").write_text("heron")
     with Memory(home) as memory:
-        damage(home, "CREATE UNIQUE INDEX damaged ON documents (0)")  # finds what is not there
+        damage(home, "CREATE UNIQUE INDEX damaged ON documents (0)")  # its entries are wrong
         report = memory.ingest(docs)
     assert [Path(one).name for one in report.added] == ["a.md"] and len(report.errors) == 1
     assert re.search(r"memory\.db: .*constraint.*do not fit together.*restore a backup", str(report.errors[0]))
 
 
-def test_an_id_that_is_none_any_more_keeps_nothing_from_being_repaired(home: Path) -> None:
+def test_a_damaged_id_does_not_prevent_a_repair(home: Path) -> None:
     with Memory(home) as memory:
         memory.facts.add("zebra")
         memory.worker().drain()
@@ -237,7 +237,7 @@ def test_a_damaged_row_of_a_space_is_reported(home: Path, damaged: str) -> None:
         memory.worker().drain()
 
 
-def test_a_database_of_a_newer_version_is_not_touched(home: Path) -> None:
+def test_a_database_of_a_newer_version_is_not_changed(home: Path) -> None:
     Memory(home).close()
     with closing(sqlite3.connect(home / "memory.db")) as database, database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -254,20 +254,22 @@ def test_a_database_of_a_newer_version_is_not_touched(home: Path) -> None:
         ("postgresql://nobody:secret@127.0.0.1:1/x", "check that the server runs"),
     ],
 )
-def test_an_address_nobody_answers_at(tmp_path: Path, address: str, said: str) -> None:
+def test_an_unreachable_or_unknown_address_is_a_typed_error_without_its_password(
+    tmp_path: Path, address: str, said: str
+) -> None:
     kind = StoreUnavailable if "127.0.0.1" in address else InvalidArgument
     with raises(kind, name="database") as caught:
         Memory(address, index=tmp_path, timeout=1)
     assert "secret" not in str(caught.value)
 
 
-def test_a_server_without_its_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_error_of_a_missing_driver_names_psycopg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with raises(StoreUnavailable, name="psycopg"):
         Memory("postgresql://localhost/x", index=tmp_path)
 
 
-def test_postgresql_says_what_it_refuses(fresh_postgres: str, tmp_path: Path) -> None:
+def test_errors_of_postgresql_are_typed_with_their_codes(fresh_postgres: str, tmp_path: Path) -> None:
     with Memory(fresh_postgres, index=tmp_path / "index") as memory:
         session = memory.session("s")
         session.append(HELLO)

@@ -1,4 +1,4 @@
-"""Embedders: what they must return, what is asked of them once, and what the adapters say when something is missing."""
+"""Embedders: valid results, cached requests, and errors of adapters with missing packages."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def encoder(database: Database, calls: EmbedderCalls) -> Callable[..., Encoder]:
     return lambda embedder, pause=0.0: Encoder(embedder, database, calls, pause=pause)
 
 
-# What is returned.
+# Results.
 
 
-def test_vectors_have_length_1_whatever_their_scale() -> None:
+def test_vectors_have_length_1_for_any_scale() -> None:
     for scale in (1e-300, 1e-3, 1.0, 1e300):
         (vector,) = unit_vectors("m", [[3 * scale, -4 * scale]], ["text"])
         assert isinstance(vector, Sequence)
@@ -81,7 +81,7 @@ def test_vectors_have_length_1_whatever_their_scale() -> None:
         ([[0.0] * 65_537] * 2, 65_537),
     ],
 )
-def test_what_is_not_one_vector_for_each_text_is_refused(embedded: object, value: str | int) -> None:
+def test_a_result_without_a_vector_for_each_text_is_refused(embedded: object, value: str | int) -> None:
     with raises(EmbedderError, name="m", value=value):
         unit_vectors("m", embedded, ["one", "three"])
 
@@ -101,7 +101,7 @@ def test_what_is_not_one_vector_for_each_text_is_refused(embedded: object, value
         ([1.0, 2.0, 3.0], "its vector has 3 dimensions, stored vectors have 2"),
     ],
 )
-def test_what_is_wrong_with_one_text_names_the_model_and_the_text(vector: Any, said: str) -> None:
+def test_the_problem_of_a_text_names_the_model_and_the_text(vector: Any, said: str) -> None:
     good, bad = unit_vectors("m", [[1.0, 0.0], vector], ["one", "three"], 2)
     assert [*good] == [1.0, 0.0]
     assert isinstance(bad, str)
@@ -120,21 +120,21 @@ def test_an_embedder_names_its_model() -> None:
         model_of(object())  # type: ignore[arg-type]
 
 
-# What is asked.
+# Requests.
 
 
-def test_the_same_text_is_asked_for_once(encoder: Callable[..., Encoder], database: Database) -> None:
+def test_the_same_text_is_requested_once(encoder: Callable[..., Encoder], database: Database) -> None:
     words = Words()
     first = encoder(words)
     one, two, again = first(["one", "two", "one"])
     assert (one, words.asked) == (again, ["one", "two"])
     assert first(["two", "one"]) == [two, one]
     assert words.asked == ["one", "two"]
-    assert encoder(words)(["one"]) == [one]  # another process: it was not kept yet
+    assert encoder(words)(["one"]) == [one]  # another process: the vector is not stored yet
     assert words.asked == ["one", "two", "one"]
 
 
-def test_what_is_kept_is_known_to_another_process(home: Path, docs: Path) -> None:
+def test_another_process_reads_a_stored_vector(home: Path, docs: Path) -> None:
     (docs / "a.md").write_text("zebra stripes")
     (docs / "b.md").write_text("zebra stripes")
     words = Words()
@@ -145,7 +145,7 @@ def test_what_is_kept_is_known_to_another_process(home: Path, docs: Path) -> Non
         (kept,) = encoder(["zebra stripes"])
         assert words.asked.count("zebra stripes") == 1
         fresh = encoder.questions(["zebra stripes"])[0]
-        assert [*kept] == [*fresh]  # to the bit
+        assert [*kept] == [*fresh]  # exactly
 
 
 def test_batches_are_bounded_and_long_texts_are_cut(encoder: Callable[..., Encoder]) -> None:
@@ -158,7 +158,7 @@ def test_batches_are_bounded_and_long_texts_are_cut(encoder: Callable[..., Encod
     assert max(map(len, words.asked)) == MAX_TEXT
 
 
-def test_one_bad_text_costs_the_others_nothing(encoder: Callable[..., Encoder]) -> None:
+def test_an_invalid_text_does_not_affect_other_texts(encoder: Callable[..., Encoder]) -> None:
     words = Words(wrong=lambda text: [math.nan] if "bad" in text else None)
     asking = encoder(words)
     texts = [f"text {number}" for number in range(40)]
@@ -170,7 +170,7 @@ def test_one_bad_text_costs_the_others_nothing(encoder: Callable[..., Encoder]) 
     assert len(words.calls) == 1
 
 
-def test_a_text_for_whose_sake_the_whole_request_fails_is_found(encoder: Callable[..., Encoder]) -> None:
+def test_a_text_that_fails_the_complete_request_is_found(encoder: Callable[..., Encoder]) -> None:
     def refuse(text: str) -> None:
         if "bad" in text:
             raise ValueError("what is this?")
@@ -187,7 +187,7 @@ def test_a_text_for_whose_sake_the_whole_request_fails_is_found(encoder: Callabl
     assert len(words.calls) == asked
 
 
-def test_what_was_asked_for_and_never_kept_is_forgotten_in_the_end(
+def test_unstored_vectors_are_removed_above_a_limit(
     encoder: Callable[..., Encoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(encoder_module, "_MAX_UNKEPT", 3)
@@ -199,7 +199,7 @@ def test_what_was_asked_for_and_never_kept_is_forgotten_in_the_end(
     assert words.asked == ["one", "two", "three", "four", "one"]
 
 
-def test_a_model_that_is_away_is_not_asked_again_for_a_moment(encoder: Callable[..., Encoder]) -> None:
+def test_an_unavailable_model_is_not_called_again_for_a_moment(encoder: Callable[..., Encoder]) -> None:
     def away(text: str) -> None:
         raise ConnectionRefusedError("nobody there")
 
@@ -217,7 +217,7 @@ def test_a_model_that_is_away_is_not_asked_again_for_a_moment(encoder: Callable[
     assert len(again(["text"])) == 1
 
 
-def test_a_question_that_cannot_be_embedded(encoder: Callable[..., Encoder]) -> None:
+def test_a_question_that_cannot_be_embedded_is_a_typed_error(encoder: Callable[..., Encoder]) -> None:
     words = Words(wrong=lambda text: [math.inf] * 64)
     with pytest.raises(EmbedderError):
         encoder(words).questions(["question"])
@@ -237,7 +237,7 @@ def test_a_model_with_query_prompts_embeds_questions_differently_from_chunks(enc
     assert model.asked == ["text", "query: text"]
 
 
-def test_async_embedders_are_waited_for_in_one_loop(encoder: Callable[..., Encoder]) -> None:
+def test_async_embedders_run_in_one_loop(encoder: Callable[..., Encoder]) -> None:
     loops: set[asyncio.AbstractEventLoop] = set()
 
     class Async:
@@ -254,7 +254,7 @@ def test_async_embedders_are_waited_for_in_one_loop(encoder: Callable[..., Encod
     assert len(asking(["one"])[0]) == 2
 
     async def inside() -> int:
-        return len(asking(["two"]))  # a loop of the caller's is running
+        return len(asking(["two"]))  # the loop of the caller is running
 
     assert asyncio.run(inside()) == 1
     assert len(loops) == 1
@@ -262,7 +262,7 @@ def test_async_embedders_are_waited_for_in_one_loop(encoder: Callable[..., Encod
         asking(["bad"])
 
 
-def test_a_model_that_changes_its_size_is_refused_and_nothing_is_mixed(home: Path, docs: Path) -> None:
+def test_a_change_of_the_size_of_vectors_is_refused(home: Path, docs: Path) -> None:
     (docs / "a.md").write_text("zebra stripes")
     with Memory(home, embedder=Words(size=64)) as memory:
         memory.ingest(docs)
@@ -304,7 +304,7 @@ def test_an_adapter_can_be_named_by_its_model(name: str, model: str) -> None:
         ("", ""),
     ],
 )
-def test_a_name_that_is_none_says_which_there_are(name: str, kind: str) -> None:
+def test_an_unknown_name_of_an_embedder_is_refused(name: str, kind: str) -> None:
     with raises(EmbedderError, name="embedder", value=kind):
         embedder_named(name)
 
@@ -317,7 +317,7 @@ def test_a_name_that_is_none_says_which_there_are(name: str, kind: str) -> None:
         ("sentence_transformers", SentenceTransformersEmbedder, "sentence-transformers"),
     ],
 )
-def test_without_its_package_an_adapter_says_what_to_install(
+def test_the_error_of_a_missing_package_names_the_extra(
     package: str, make: Callable[[], OpenAIEmbedder], extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
@@ -362,7 +362,7 @@ class SentenceTransformer:
 
 @pytest.fixture
 def stand_in(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in for a package that is not installed for tests: it brings a model and a runtime."""
+    """Stand-in for a package that tests do not install because it contains a model and a runtime."""
     package = str(request.param)
     (tmp_path / f"{package}.py").write_text("import numpy\n" + LOCAL[package])
     monkeypatch.syspath_prepend(tmp_path)
@@ -443,11 +443,11 @@ begun.wait()
 """
 
 
-def test_the_end_of_a_process_waits_for_the_texts_that_are_embedded_and_no_others_begin() -> None:
+def test_the_end_of_a_process_waits_for_running_embeddings_and_starts_none() -> None:
     ended = subprocess.run([sys.executable, "-c", ENDS], capture_output=True, text=True, timeout=60, check=True)
     first, second, *rest = ended.stdout.splitlines()
     assert (first, second, rest) == (
-        "begins bbb bbb",  # the longest come first
+        "begins bbb bbb",  # the longest texts are first
         "ends bbb bbb",
         ["model 'sentence-transformers:model': the process ends"],
     )
@@ -455,14 +455,14 @@ def test_the_end_of_a_process_waits_for_the_texts_that_are_embedded_and_no_other
 
 
 @for_cases("size", [0, -1])
-def test_a_batch_holds_a_text_at_least(size: int) -> None:
+def test_a_batch_has_at_least_one_text(size: int) -> None:
     for make in (FastembedEmbedder, SentenceTransformersEmbedder):
         with raises(EmbedderError, name="batch_size"):
             make(batch_size=size)
 
 
 @pytest.mark.parametrize("stand_in", ["sentence_transformers"], indirect=True)
-def test_a_folder_is_loaded_only_when_it_is_given_as_a_path(
+def test_a_folder_is_loaded_only_as_a_path(
     stand_in: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -477,7 +477,7 @@ def test_a_folder_is_loaded_only_when_it_is_given_as_a_path(
 
 
 class Endpoint:
-    """An embeddings endpoint on loopback; `act` answers with a status and a body, or with None to hang up."""
+    """Embeddings endpoint on loopback; `act` returns a status and a body, or None to close the connection."""
 
     url: str
 
@@ -512,7 +512,7 @@ def endpoint() -> Iterator[Endpoint]:
         yield served
 
 
-def test_an_endpoint_is_asked_in_one_request_and_its_order_is_put_right(endpoint: Endpoint) -> None:
+def test_an_endpoint_gets_one_request_and_its_results_are_sorted(endpoint: Endpoint) -> None:
     embedder = OpenAIEmbedder("small", base_url=endpoint.url, dimensions=2)
     assert embedder.embed(["a", "", "ccc"]) == [[1.0, 1.0], [1.0, 1.0], [3.0, 1.0]]
     assert embedder.embed_query(["dd"]) == [[2.0, 1.0]]
@@ -527,7 +527,7 @@ def test_an_endpoint_is_asked_in_one_request_and_its_order_is_put_right(endpoint
     assert embedder.model == "openai:small@2"
 
 
-def test_a_store_may_be_read_by_an_endpoint(endpoint: Endpoint, home: Path, docs: Path) -> None:
+def test_a_store_can_use_an_endpoint(endpoint: Endpoint, home: Path, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     with Memory(home, embedder=OpenAIEmbedder("small", base_url=endpoint.url)) as memory:
         memory.ingest(docs)
@@ -539,7 +539,7 @@ def test_a_store_may_be_read_by_an_endpoint(endpoint: Endpoint, home: Path, docs
         assert any("on fire" in each and "searched with BM25 only" in each for each in found.degraded)
 
 
-def test_what_passes_is_tried_again(endpoint: Endpoint) -> None:
+def test_a_temporary_failure_is_retried(endpoint: Endpoint) -> None:
     troubles = [(429, {"error": {"message": "slow down"}}), (503, {}), (200, None)]
 
     def recover(body: dict[str, Any]) -> tuple[int, Any]:
@@ -579,7 +579,7 @@ def test_an_unavailable_endpoint_and_a_refused_text_are_different_errors(
     assert "secret-key-1" not in str(raised.value)
 
 
-def test_an_endpoint_that_is_away_or_slow(endpoint: Endpoint) -> None:
+def test_an_unreachable_or_slow_endpoint_is_a_typed_error(endpoint: Endpoint) -> None:
     endpoint.act = lambda body: None
     with raises(EmbedderUnavailable, name="openai:m"):
         OpenAIEmbedder("m", base_url=endpoint.url, max_retries=0).embed(["a"])
@@ -609,7 +609,7 @@ def test_a_key_and_an_address_come_from_the_environment(endpoint: Endpoint, monk
     assert endpoint.asked[0]["key"] == "Bearer key-of-mine"
 
 
-def test_a_client_of_ones_own_is_used(endpoint: Endpoint) -> None:
+def test_a_custom_client_is_used(endpoint: Endpoint) -> None:
     from openai import OpenAI
 
     with OpenAI(base_url=endpoint.url, api_key="mine") as client:
@@ -617,9 +617,7 @@ def test_a_client_of_ones_own_is_used(endpoint: Endpoint) -> None:
     assert endpoint.asked[0]["key"] == "Bearer mine"
 
 
-def test_local_models_by_their_real_packages_say_what_is_missing_offline(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_local_models_of_real_packages_are_unavailable_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     tried = 0
     for package, embedder in (

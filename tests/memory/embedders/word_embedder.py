@@ -1,4 +1,4 @@
-"""A small deterministic model for tests: texts that share words are near each other, and two models never agree."""
+"""Small deterministic embedder for tests: texts with common words are near, and two models have different vectors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 
 class Words:
-    """Adds up a random direction per word. `wrong` may spoil the vector of a text, or raise."""
+    """Sum of a random direction for each word. `wrong` can replace the vector of a text, or raise."""
 
     def __init__(
         self, model: str = "words-1", size: int = 64, wrong: Callable[[str], Sequence[float] | None] | None = None
@@ -20,7 +20,7 @@ class Words:
 
     @property
     def asked(self) -> list[str]:
-        """Every text that was asked for, in order."""
+        """All requested texts, in order."""
         return [text for call in self.calls for text in call]
 
     def embed(self, texts: Sequence[str]) -> list[Sequence[float]]:

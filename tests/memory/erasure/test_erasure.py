@@ -1,4 +1,4 @@
-"""Erasing a subject: nothing is left of it in a table, in the index or in the bytes of the file; a proof says so."""
+"""Erasure of a subject: no data of it in tables, in the index or in the bytes of the file, with a proof."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MARKER = "Xanadu-4929"
 
 
 def fill(memory: Memory, scope: Scope, docs: Path, marker: str) -> None:
-    """Leave something of a scope in every table and in the index."""
+    """Store rows of a scope in each table and in the index."""
     mine = memory.within(scope)
     (docs / "a.md").write_text(f"# {marker}\n\n{marker} likes tea.\n" * 30)
     mine.ingest(docs)
@@ -58,25 +58,25 @@ def fill(memory: Memory, scope: Scope, docs: Path, marker: str) -> None:
 
 
 def everything(memory: Memory) -> str:
-    memory.recall_logs()  # are written now
+    memory.recall_logs()  # writes the logs now
     kept = StoreProbe(memory).dump()
     return repr({name: rows for name, rows in kept.items() if name != "vector_spaces"})
 
 
 def holding(home: Path, marker: str = MARKER) -> list[str]:
-    """Return the files that hold a text."""
+    """Return the files that contain a text."""
     return files_with(marker.encode(), home)
 
 
 def written(home: Path, data: bytes) -> list[str]:
-    """Return the files of the index that hold some bytes."""
+    """Return the files of the index that contain some bytes."""
     return files_with(data, home / "index")
 
 
 ADA, BOB = Scope("local", user=f"ada {MARKER}"), Scope("local", user="bob")
 
 
-def test_a_user_is_erased_from_every_table_and_from_the_index_and_others_stay(either: Memory, docs: Path) -> None:
+def test_a_user_is_erased_from_tables_and_index_and_other_users_stay(either: Memory, docs: Path) -> None:
     fill(either, BOB, docs, "Bobby")
     probe = StoreProbe(either)
     before, points = everything(either), probe.index.count()
@@ -102,12 +102,12 @@ def test_a_user_is_erased_from_every_table_and_from_the_index_and_others_stay(ei
     assert (verified.missing, verified.stale, verified.orphans) == (0, 0, 0)
 
 
-def test_no_byte_of_the_subject_is_left_in_the_files(home: Path, docs: Path) -> None:
+def test_no_byte_of_the_subject_remains_in_the_files(home: Path, docs: Path) -> None:
     with Memory(home) as memory:
         fill(memory, BOB, docs, "Bobby")
         fill(memory, ADA, docs, MARKER)
         (docs / "a.md").write_text("changed")
-        memory.within(ADA).ingest(docs)  # what was replaced before is in the file, too
+        memory.within(ADA).ingest(docs)  # the file contains the replaced text
         assert holding(home)
         proof = memory.erase(ADA)
         assert proof.complete and proof.compacted and proof.note == ""
@@ -116,7 +116,7 @@ def test_no_byte_of_the_subject_is_left_in_the_files(home: Path, docs: Path) -> 
     assert holding(home) == []
 
 
-def test_redacted_bytes_go_when_the_file_is_compacted(home: Path) -> None:
+def test_compacting_removes_redacted_bytes(home: Path) -> None:
     with Memory(home) as memory:
         session = memory.session("s")
         session.append(Message("user", MARKER * 100))
@@ -131,7 +131,7 @@ def numbers(text: str) -> bytes:
 
 
 @pytest.mark.long
-def test_no_vector_of_the_subject_is_left_in_the_files_of_the_index(home: Path) -> None:
+def test_no_vector_of_the_subject_remains_in_the_files_of_the_index(home: Path) -> None:
     with Memory(home, embedder=Words()) as memory:
         others = [memory.facts.add(f"other {number}").id for number in range(30)]
         gone = memory.within(ADA).facts.add("a pavilion in Oslo").id
@@ -149,7 +149,7 @@ def test_no_vector_of_the_subject_is_left_in_the_files_of_the_index(home: Path) 
         assert memory.admin.verify().ok and memory.recall("other 9").knowledge[0].text == "other 9"
 
 
-def test_a_reader_that_keeps_the_log_from_being_emptied_is_reported(home: Path, docs: Path) -> None:
+def test_a_reader_that_blocks_the_truncation_of_the_log_is_reported(home: Path, docs: Path) -> None:
     with Memory(home, timeout=0.1) as memory:
         fill(memory, ADA, docs, MARKER)
         with closing(sqlite3.connect(home / "memory.db", isolation_level=None)) as other:
@@ -161,7 +161,7 @@ def test_a_reader_that_keeps_the_log_from_being_emptied_is_reported(home: Path, 
         assert memory.admin.compact() and holding(home) == []
 
 
-def test_a_writer_that_keeps_the_file_from_being_rewritten_is_reported(home: Path, docs: Path) -> None:
+def test_a_writer_that_blocks_the_rewrite_of_the_file_is_reported(home: Path, docs: Path) -> None:
     with Memory(home, timeout=0.05) as memory:
         with closing(sqlite3.connect(home / "memory.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -180,7 +180,7 @@ def test_a_writer_that_keeps_the_file_from_being_rewritten_is_reported(home: Pat
         (Scope("local", user="bob", agent="helper"), set()),
     ],
 )
-def test_a_subject_owns_the_scopes_that_have_all_its_names(either: Memory, subject: Scope, gone: set[str]) -> None:
+def test_a_subject_owns_the_scopes_with_all_its_names(either: Memory, subject: Scope, gone: set[str]) -> None:
     scopes = {
         "shared": Scope("local"),
         "ada": Scope("local", user="ada"),
@@ -196,19 +196,19 @@ def test_a_subject_owns_the_scopes_that_have_all_its_names(either: Memory, subje
     assert left == set(scopes) - gone
 
 
-def test_a_memory_erases_only_within_its_own_tenant(either: Memory) -> None:
+def test_a_memory_erases_only_within_its_tenant(either: Memory) -> None:
     with raises(InvalidArgument, name="tenant", value="other"):
         either.erase("other")
     either.within("other").session("s").append(Message("user", "x"))
     assert either.within("other").erase("other").removed["messages"] == 1
 
 
-def test_erasing_who_was_never_here_is_a_proof_too(either: Memory) -> None:
+def test_the_erasure_of_an_unknown_subject_has_a_proof(either: Memory) -> None:
     proof = either.erase(Scope("local", user="nobody"))
     assert proof.complete and dict(proof.removed) == {} and "nobody" not in everything(either)
 
 
-def test_facts_of_others_that_were_taken_from_the_subject_go_with_it(either: Memory) -> None:
+def test_facts_of_other_scopes_with_sources_of_the_subject_are_erased(either: Memory) -> None:
     ada = either.within(Scope("local", user="ada"))
     fact = either.facts.add("shared")
     quoting = ada.facts.add("ada's", sources=fact.id)
@@ -216,13 +216,13 @@ def test_facts_of_others_that_were_taken_from_the_subject_go_with_it(either: Mem
     assert ada.facts.get(quoting.id) is None
     mine = ada.facts.add("Ada likes tea.")
     gathered = either.facts.add("Somebody likes tea.")
-    # As if a job had gathered it for all to read.
+    # A shared fact, as a batch job can write it.
     StoreProbe(either).execute(f"INSERT INTO item_sources VALUES ('{gathered.id}', '{mine.id}')")
     assert either.erase(Scope("local", user="ada")).complete
     assert either.facts.get(gathered.id) is None and either.admin.verify().orphans == 0
 
 
-def test_what_was_open_when_its_subject_was_erased_says_so_and_never_writes_to_somebody_else(
+def test_an_open_session_of_an_erased_subject_is_an_error_and_writes_to_no_other_scope(
     either: Memory, database: Database
 ) -> None:
     ada = either.within(Scope("local", user="ada"))
@@ -235,14 +235,16 @@ def test_what_was_open_when_its_subject_was_erased_says_so_and_never_writes_to_s
     assert StoreProbe(other).scope_number != number
     with raises(NotFound, name="s", value="deleted"):
         session.append(Message("user", "y"))
-    RecallLogs(database).write(ada.scope, number, lambda: RecallLog("q", {}, (), 1))  # of a recall that ended late
+    RecallLogs(database).write(
+        ada.scope, number, lambda: RecallLog("q", {}, (), 1)
+    )  # of a recall that ended after the erasure
     database.deferred.settle()
     assert either.recall_logs() == ada.recall_logs() == other.recall_logs() == ()
     assert [each.text for each in other.session("s").conversation] == ["eve's"]
     assert len(ada.session("s").append(Message("user", "back"))) == 1 and StoreProbe(ada).scope_number == number
 
 
-def test_a_recall_during_which_its_reader_is_erased_leaves_no_trace_of_what_was_asked(either: Memory) -> None:
+def test_a_recall_during_the_erasure_of_its_reader_leaves_no_log(either: Memory) -> None:
     ada = either.within(Scope("local", user="ada"))
     ada.session("s").append(Message("user", "The heron is at the weir."))
 
@@ -258,7 +260,7 @@ def test_a_recall_during_which_its_reader_is_erased_leaves_no_trace_of_what_was_
     assert not ada.delete_session("s") and not any(either.erase(ada.scope).removed.values())
 
 
-def test_an_erasure_while_the_subject_still_writes_ends_and_reports_what_is_left(either: Memory) -> None:
+def test_an_erasure_during_writes_of_the_subject_ends_and_reports_the_rest(either: Memory) -> None:
     ada = either.within(Scope("local", user="ada"))
     stop = threading.Event()
 
@@ -302,7 +304,7 @@ POINTS = ["erasure.begun", "erasure.step:1", "erasure.step:2", "worker.deleted",
         *(pytest.param("postgresql", point, marks=pytest.mark.long) for point in thinned(POINTS[1:], 4)),
     ],
 )
-def test_an_erasure_that_was_killed_is_taken_up_when_the_store_is_opened(
+def test_a_killed_erasure_is_continued_at_the_next_opening(
     kind: str, point: str, request: pytest.FixtureRequest, tmp_path: Path, docs: Path, programs: Forks
 ) -> None:
     target = str(tmp_path / "store") if kind == "sqlite" else request.getfixturevalue("fresh_postgres")
@@ -324,7 +326,7 @@ def test_an_erasure_that_was_killed_is_taken_up_when_the_store_is_opened(
         assert holding(tmp_path / "store") == []
 
 
-def test_points_that_another_process_owns_wait_for_it_and_the_proof_says_so(home: Path, docs: Path) -> None:
+def test_an_erasure_reports_points_that_wait_for_the_process_that_owns_the_index(home: Path, docs: Path) -> None:
     with Memory(home) as memory:
         fill(memory, ADA, docs, MARKER)
     lock = FolderLock(next(file.parent for file in (home / "index").rglob("lock")))
@@ -332,7 +334,7 @@ def test_points_that_another_process_owns_wait_for_it_and_the_proof_says_so(home
         with Memory(home) as memory:
             proof = memory.erase(ADA)
             assert not proof.complete and proof.points is None and proof.waiting > 0 and "in use" in proof.note
-            assert not any(proof.found.values())  # in SQL it is gone
+            assert not any(proof.found.values())  # SQL contains no rows of it
             assert list(memory.within(ADA).session("x").conversation) == []
     finally:
         lock.release()
@@ -341,22 +343,22 @@ def test_points_that_another_process_owns_wait_for_it_and_the_proof_says_so(home
         assert StoreProbe(memory).index.count() == 0
 
 
-def test_what_is_written_after_an_erasure_that_waits_for_the_index_stays(home: Path) -> None:
+def test_data_written_after_an_erasure_that_waits_for_the_index_stays(home: Path) -> None:
     with Memory(home, scope=ADA) as owner:
         owner.facts.add(f"{MARKER} likes tea.")
         owner.worker().drain()
         with Memory(home) as other:
-            assert not other.erase(ADA).complete  # the index is the owner's
+            assert not other.erase(ADA).complete  # the owner has the index
         owner.session("back").append(Message("user", "I am here again"))
         owner.facts.add("Ada wants new shoes.")
     with Memory(home, scope=ADA) as memory:
         assert [message.text for message in memory.session("back").conversation] == ["I am here again"]
         assert [fact.text for fact in memory.facts.list()] == ["Ada wants new shoes."]
         assert StoreProbe(memory).values("SELECT id FROM erasures WHERE finished_at IS NULL") == []
-        assert memory.erase(ADA).complete and memory.facts.list() == ()  # asked for again, all of it goes
+        assert memory.erase(ADA).complete and memory.facts.list() == ()  # a second erasure removes all of it
 
 
-def test_an_erasure_that_is_asked_for_again_before_it_is_done_takes_what_was_written_since(home: Path) -> None:
+def test_a_repeated_erasure_includes_later_writes(home: Path) -> None:
     with Memory(home, scope=ADA) as owner:
         owner.facts.add(f"{MARKER} likes tea.")
         owner.recall("tea")
@@ -368,24 +370,24 @@ def test_an_erasure_that_is_asked_for_again_before_it_is_done_takes_what_was_wri
             assert owner.facts.list() == ()
 
 
-def test_points_in_an_index_that_is_no_longer_read_are_no_proof(home: Path) -> None:
+def test_points_in_an_unused_index_prevent_the_proof(home: Path) -> None:
     with Memory(home, scope=ADA) as reader, Memory(home) as other:
         reader.facts.add(f"{MARKER} likes tea.")
         reader.worker().drain()
-        assert other.admin.reembed(Words(), gate=None).left == (SPACE,)  # which the reader holds
+        assert other.admin.reembed(Words(), gate=None).left == (SPACE,)  # the reader has it open
         proof = other.erase(ADA)
         assert not proof.complete and proof.points is None and SPACE in proof.note
-        reader.recall("tea")  # and lets it go
+        reader.recall("tea")  # and closes it
         assert other.erase(ADA).complete
 
 
-def test_rows_that_cannot_be_removed_end_an_erasure_and_not_the_patience(home: Path) -> None:
+def test_rows_that_cannot_be_removed_end_an_erasure_with_an_error(home: Path) -> None:
     with Memory(home, scope=ADA) as memory:
         for number in range(3):
             memory.facts.add(f"fact {number}")
         memory.recall("fact")
     with Memory(home) as memory:
-        # After the opening, which refuses it: as where an index tells of rows that are not there.
+        # After the opening, which refuses triggers: the effect of an index with entries of missing rows.
         with closing(sqlite3.connect(home / "memory.db")) as file:
             file.execute("CREATE TRIGGER damage BEFORE DELETE ON items BEGIN SELECT RAISE(IGNORE); END")
         with raises(StoreCorrupt, name="index"):
@@ -399,7 +401,7 @@ def test_a_store_without_an_index_can_erase(home: Path) -> None:
         assert proof.complete and proof.compacted and not list((home / "index").rglob("shard"))
 
 
-def test_what_is_kept_of_an_erasure_names_nobody_but_can_be_checked(either: Memory) -> None:
+def test_the_record_of_an_erasure_has_only_a_hash_of_the_name(either: Memory) -> None:
     for subject in (ADA, Scope("local", user=ADA.user)):
         either.within(subject).session("s")
         either.erase(subject)

@@ -1,4 +1,4 @@
-"""Facts are extracted from turns, once, in order, and deleted with their sources."""
+"""Extraction of facts from turns: once, in order, and deletion with the sources."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNTYPED: Any = FactDraft
 
 
 def homes(turns: Sequence[Turn], known: Sequence[StoredFact]) -> Iterator[FactDraft]:
-    """A model that notes where people live, and what that makes untrue."""
+    """Yield facts about the homes of people, and the facts that they replace."""
     for turn in turns:
         if turn.new and (found := HOME.search(turn.text)):
             before = [fact.id for fact in known if fact.text.startswith(f"{turn.speaker} lives")]
@@ -38,7 +38,7 @@ def homes(turns: Sequence[Turn], known: Sequence[StoredFact]) -> Iterator[FactDr
 
 
 class Reader:
-    """A model that writes down what it was shown and answers with `homes`, or as given."""
+    """Model that records its turns and facts, and answers with `homes` or with a given function."""
 
     def __init__(self, *answers: object) -> None:
         self.shown: list[list[tuple[str, bool]]] = []
@@ -63,11 +63,11 @@ def facts(memory: Memory) -> list[str]:
 
 
 def every(text: str) -> Callable[[Sequence[Turn], Sequence[StoredFact]], list[FactDraft]]:
-    """Return a model that notes `text` from the first new turn."""
+    """Return a model that extracts `text` from the first new turn."""
     return lambda turns, known: [FactDraft(text, [next(turn.id for turn in turns if turn.new)])]
 
 
-def test_facts_are_found_by_recall_and_name_the_turns_they_are_from(either: Memory) -> None:
+def test_facts_are_recalled_with_their_turns_as_sources(either: Memory) -> None:
     say(either, "Hello", "I live in Bergen", "Bye")
     either.worker(homes).drain()
     (fact,) = either.facts.list()
@@ -79,7 +79,7 @@ def test_facts_are_found_by_recall_and_name_the_turns_they_are_from(either: Memo
     assert either.admin.verify().ok
 
 
-def test_each_turn_is_read_once_with_the_turns_before_it(either: Memory) -> None:
+def test_each_turn_is_read_once_with_the_previous_turns(either: Memory) -> None:
     reader = Reader()
     worker = either.worker(reader)
     say(either, "a", "b", "c", "d", "e", "f")
@@ -93,7 +93,7 @@ def test_each_turn_is_read_once_with_the_turns_before_it(either: Memory) -> None
     ]
 
 
-def test_turns_from_before_the_extractor_are_read_too(either: Memory) -> None:
+def test_turns_from_before_the_extractor_are_read(either: Memory) -> None:
     say(either, "I live in Oslo")
     either.worker().drain()
     assert facts(either) == []
@@ -101,7 +101,7 @@ def test_turns_from_before_the_extractor_are_read_too(either: Memory) -> None:
     assert facts(either) == ["ada lives in Oslo."]
 
 
-def test_without_an_extractor_turns_wait_for_one_that_was_there_before(either: Memory) -> None:
+def test_turns_wait_for_the_return_of_an_extractor(either: Memory) -> None:
     either.worker(homes).drain()
     say(either, "I live in Oslo")
     either.worker().drain()
@@ -111,7 +111,7 @@ def test_without_an_extractor_turns_wait_for_one_that_was_there_before(either: M
     assert facts(either) == ["ada lives in Oslo."]
 
 
-def test_a_newer_statement_takes_the_place_of_an_older_one(either: Memory) -> None:
+def test_a_newer_statement_replaces_an_older_statement(either: Memory) -> None:
     worker = either.worker(homes)
     for city in ("Oslo", "Rome", "Bergen"):
         say(either, f"I live in {city}")
@@ -123,7 +123,7 @@ def test_a_newer_statement_takes_the_place_of_an_older_one(either: Memory) -> No
     assert [fact.superseded_by for fact in history] == [history[1].id, history[2].id, None]
 
 
-def test_contradictions_across_conversations_of_one_scope_meet(either: Memory) -> None:
+def test_contradictions_across_conversations_of_a_scope_are_resolved(either: Memory) -> None:
     worker = either.worker(homes)
     say(either, "I live in Oslo", session="one")
     worker.drain()
@@ -158,7 +158,7 @@ def test_redacting_or_deleting_a_message_removes_its_facts(either: Memory) -> No
     assert (report.ok, report.points) == (True, 0)
 
 
-def test_a_redaction_with_other_words_is_read_again(either: Memory) -> None:
+def test_a_redaction_with_a_replacement_is_read_again(either: Memory) -> None:
     worker = either.worker(homes)
     say(either, "I live in Oslo")
     worker.drain()
@@ -168,7 +168,7 @@ def test_a_redaction_with_other_words_is_read_again(either: Memory) -> None:
 
 
 @pytest.mark.parametrize("change", ["redact", "delete", "erase"])
-def test_what_is_removed_while_a_model_reads_it_leaves_no_fact(either: Memory, change: str) -> None:
+def test_a_turn_that_is_removed_during_its_extraction_leaves_no_fact(either: Memory, change: str) -> None:
     ada = either.within(Scope("local", user="ada"))
     session = ada.session("talk")
     session.append(Message("user", "I live in Oslo", name="ada"))
@@ -193,7 +193,7 @@ def busy(space: str, dimensions: int) -> VectorIndex:
     raise IndexUnavailable(f"{space}: in use by somebody else")
 
 
-def test_facts_of_a_conversation_that_ends_end_with_it(tmp_path: Path) -> None:
+def test_facts_expire_with_their_conversation(tmp_path: Path) -> None:
     now = [1000.0]
     with Memory(tmp_path / "store", clock=lambda: now[0]) as memory:
         memory.session("talk", expires_at=2000.0).append(Message("user", "I live in Oslo", name="ada"))
@@ -201,18 +201,20 @@ def test_facts_of_a_conversation_that_ends_end_with_it(tmp_path: Path) -> None:
         assert len(memory.recall("where does ada live").knowledge) == 1
         memory.session("talk", expires_at=4000.0)
         now[0] = 2500.0
-        assert len(memory.recall("where does ada live").knowledge) == 1  # the end is that of the conversation now
+        assert (
+            len(memory.recall("where does ada live").knowledge) == 1
+        )  # the end is the current end of the conversation
         memory.session("talk", expires_at=3000.0)
         now[0] = 3500.0
         assert memory.recall("where does ada live").knowledge == ()
         with Memory(tmp_path / "store", clock=lambda: now[0], index=busy) as other:
             recall = other.recall("where does ada live")
-            assert recall.degraded and recall.knowledge == ()  # nor without the index
+            assert recall.degraded and recall.knowledge == ()  # also without the index
         memory.admin.expire()
         assert facts(memory) == []
 
 
-def test_the_same_words_are_kept_once(either: Memory) -> None:
+def test_equal_facts_are_stored_once(either: Memory) -> None:
     worker = either.worker(every("Ada is a pilot."))
     for _ in range(3):
         say(either, "I fly planes")
@@ -220,7 +222,7 @@ def test_the_same_words_are_kept_once(either: Memory) -> None:
     assert facts(either) == ["Ada is a pilot."]
 
 
-def test_the_same_words_are_kept_again_where_those_that_are_known_end_sooner(tmp_path: Path) -> None:
+def test_an_equal_fact_with_a_later_end_is_stored(tmp_path: Path) -> None:
     now = [1000.0]
     with Memory(tmp_path / "store", clock=lambda: now[0]) as memory:
         worker = memory.worker(every("Ada is a pilot."))
@@ -235,7 +237,7 @@ def test_the_same_words_are_kept_again_where_those_that_are_known_end_sooner(tmp
         assert len(facts(memory)) == 1
 
 
-def test_a_long_memory_shows_what_is_about_the_same_and_what_is_new(either: Memory) -> None:
+def test_the_extractor_gets_similar_facts_and_the_newest_facts(either: Memory) -> None:
     facts = either.within(either.session("s").scope).facts
     for number in range(120):
         facts.add(f"Fact number {number} is about {'zebras' if number == 3 else 'tea'}.")
@@ -249,7 +251,7 @@ def test_a_long_memory_shows_what_is_about_the_same_and_what_is_new(either: Memo
     assert known == sorted(known, key=lambda text: int(text.split()[2]))
 
 
-def test_long_turns_are_read_in_parts_in_order_and_not_all_at_once(either: Memory) -> None:
+def test_long_turns_are_read_in_parts_in_order(either: Memory) -> None:
     reader = Reader()
     long = ["".join(f"{letter}{number:05}" for number in range(5_000)) for letter in "xy"]
     say(either, "short", *long, "end")
@@ -259,7 +261,7 @@ def test_long_turns_are_read_in_parts_in_order_and_not_all_at_once(either: Memor
     assert len(new) > 2 and all(sum(map(len, each)) <= 20_000 for each in new)
 
 
-def test_invalid_drafts_are_skipped_and_reported_and_the_rest_stays(
+def test_invalid_drafts_are_skipped_and_reported_and_valid_drafts_are_stored(
     either: Memory, caplog: pytest.LogCaptureFixture
 ) -> None:
     def careless(turns: Sequence[Turn], known: Sequence[StoredFact]) -> list[FactDraft]:
@@ -287,7 +289,7 @@ def test_invalid_drafts_are_skipped_and_reported_and_the_rest_stays(
     assert "2000 characters, at most 1000" in caplog.text
 
 
-def test_a_draft_of_old_turns_only_is_left_out(either: Memory, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_draft_of_only_old_turns_is_skipped(either: Memory, caplog: pytest.LogCaptureFixture) -> None:
     worker = either.worker(lambda turns, known: [FactDraft(f"Of {turns[0].text}.", [turns[0].id])])
     say(either, "one")
     worker.drain()
@@ -297,7 +299,7 @@ def test_a_draft_of_old_turns_only_is_left_out(either: Memory, caplog: pytest.Lo
     assert "its sources contain no new turn" in caplog.text
 
 
-def test_a_useless_answer_is_asked_for_again_turn_by_turn_and_then_given_up(
+def test_a_failed_extraction_is_retried_turn_by_turn_and_then_stopped(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = [1000.0]
@@ -317,7 +319,7 @@ def test_a_useless_answer_is_asked_for_again_turn_by_turn_and_then_given_up(
         assert facts(memory) == ["bob lives in Bergen.", "ada lives in Oslo."] or facts(memory) == [
             "ada lives in Oslo.",
             "bob lives in Bergen.",
-        ]  # what comes after the poison waits, so that the order stays
+        ]  # later turns wait, so that the order is kept
         for _ in range(4):
             now[0] += 60
             worker.drain()
@@ -347,7 +349,7 @@ def test_a_useless_answer_is_asked_for_again_turn_by_turn_and_then_given_up(
         ),
     ],
 )
-def test_an_answer_of_wrong_types_is_of_no_use_and_nothing_else_is_lost(
+def test_an_answer_of_wrong_types_is_discarded_without_other_losses(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, draft: Callable[[str], object], said: str
 ) -> None:
     now = [1000.0]
@@ -376,7 +378,7 @@ def test_an_answer_of_wrong_types_is_of_no_use_and_nothing_else_is_lost(
         assert worker.drain() == 0
 
 
-def test_a_model_that_is_away_is_asked_later_and_later_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_an_unavailable_model_is_retried_with_growing_delays_and_no_turn_is_lost(tmp_path: Path) -> None:
     now = [1000.0]
     reader = Reader(*(ConnectionError("away") for _ in range(10)))
     with Memory(tmp_path / "store", clock=lambda: now[0]) as memory:
@@ -395,7 +397,7 @@ def test_a_model_that_is_away_is_asked_later_and_later_and_nothing_is_lost(tmp_p
         assert facts(memory) == ["ada lives in Oslo."]
 
 
-def test_whatever_ends_the_program_leaves_the_turns_to_others(either: Memory) -> None:
+def test_an_interrupt_releases_the_turns_to_other_workers(either: Memory) -> None:
     say(either, "I live in Oslo")
     with pytest.raises(KeyboardInterrupt):
         either.worker(Reader(KeyboardInterrupt())).drain()
@@ -403,7 +405,7 @@ def test_whatever_ends_the_program_leaves_the_turns_to_others(either: Memory) ->
     assert facts(either) == ["ada lives in Oslo."]
 
 
-def test_a_lease_that_ran_out_is_taken_over_and_the_late_answer_dropped(tmp_path: Path) -> None:
+def test_an_expired_lease_is_taken_over_and_the_late_answer_is_discarded(tmp_path: Path) -> None:
     now = [1000.0]
     with Memory(tmp_path / "store", clock=lambda: now[0]) as memory:
         say(memory, "I live in Oslo")
@@ -418,7 +420,7 @@ def test_a_lease_that_ran_out_is_taken_over_and_the_late_answer_dropped(tmp_path
         assert facts(memory) == ["ada lives in Oslo."]
 
 
-def test_a_clock_that_was_set_back_does_not_hold_turns_for_years(tmp_path: Path) -> None:
+def test_a_clock_that_was_set_back_does_not_block_turns_for_years(tmp_path: Path) -> None:
     now = [2_000_000_000.0]
     with Memory(tmp_path / "store", clock=lambda: now[0]) as memory:
         say(memory, "I live in Oslo")
@@ -428,7 +430,7 @@ def test_a_clock_that_was_set_back_does_not_hold_turns_for_years(tmp_path: Path)
         assert facts(memory) == ["ada lives in Oslo."]
 
 
-def test_four_workers_read_no_turn_twice_and_every_conversation_in_order(either: Memory, database: Database) -> None:
+def test_four_workers_read_each_turn_once_and_each_conversation_in_order(either: Memory, database: Database) -> None:
     scopes = [either.within(Scope("local", user=f"u{number}")) for number in range(4)]
     for memory in scopes:
         for city in "ABCDEFGHIJ":
@@ -454,7 +456,7 @@ def test_four_workers_read_no_turn_twice_and_every_conversation_in_order(either:
     assert [facts(memory) for memory in scopes] == [["ada lives in J."]] * 4
 
 
-def test_of_two_that_look_at_once_one_reads_the_scope(either: Memory, database: Database) -> None:
+def test_only_one_of_two_concurrent_workers_reads_a_scope(either: Memory, database: Database) -> None:
     say(either, *"abcdefghij")
     FactWorker(database, Reader()).run_once()
     either.worker().drain()
@@ -476,7 +478,7 @@ def test_of_two_that_look_at_once_one_reads_the_scope(either: Memory, database: 
     assert read == [["a", "b"], ["a", "b"]]
 
 
-def test_the_worker_of_a_with_statement_does_it_in_the_background_and_ends(either: Memory) -> None:
+def test_the_worker_of_a_with_statement_runs_in_the_background_and_ends(either: Memory) -> None:
     done = Event()
 
     def extract(turns: Sequence[Turn], known: Sequence[StoredFact]) -> Iterator[FactDraft]:
@@ -484,7 +486,7 @@ def test_the_worker_of_a_with_statement_does_it_in_the_background_and_ends(eithe
         done.set()
 
     with either.worker(extract) as worker:
-        worker.start()  # has started already
+        worker.start()  # it has started
         say(either, "I live in Oslo")
         assert done.wait(LONG)
     assert facts(either) == ["ada lives in Oslo."]
@@ -493,7 +495,7 @@ def test_the_worker_of_a_with_statement_does_it_in_the_background_and_ends(eithe
 
 
 class Letters:
-    """An embedder without a model: how often each letter stands in a text."""
+    """Embedder that counts letters."""
 
     model = "letters"
 
@@ -501,7 +503,7 @@ class Letters:
         return [[1.0 + text.count(letter) for letter in "abcdefgh"] for text in texts]
 
 
-def test_a_change_of_the_model_that_embeds_leaves_the_queue_alone(either: Memory) -> None:
+def test_a_change_of_the_embedder_does_not_change_the_queue(either: Memory) -> None:
     worker = either.worker(homes)
     say(either, "I live in Oslo")
     worker.drain()
@@ -514,7 +516,7 @@ def test_a_change_of_the_model_that_embeds_leaves_the_queue_alone(either: Memory
     assert either.admin.verify().ok
 
 
-def test_a_store_that_knows_only_the_queue_can_still_choose_its_model(tmp_path: Path) -> None:
+def test_a_store_with_only_a_queue_can_choose_its_embedder(tmp_path: Path) -> None:
     with Memory(tmp_path / "store") as memory:
         memory.worker(homes).step("facts")  # before anything is indexed
     with Memory(tmp_path / "store", embedder=Letters()) as memory:
@@ -539,7 +541,7 @@ def test_a_failure_is_reported_once_and_work_continues(tmp_path: Path, caplog: p
         assert [fact.text for fact in memory.recall("where does ada live").knowledge] == ["ada lives in Oslo."]
 
 
-def test_what_breaks_in_one_part_of_the_work_does_not_stop_the_others(
+def test_a_failure_in_one_part_of_the_work_does_not_stop_the_other_parts(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(space: str, dimensions: int) -> VectorIndex:
@@ -556,7 +558,7 @@ def test_what_breaks_in_one_part_of_the_work_does_not_stop_the_others(
             worker.drain()
 
 
-def test_a_worker_goes_on_when_another_model_is_read(tmp_path: Path) -> None:
+def test_a_worker_continues_after_a_change_of_the_embedder(tmp_path: Path) -> None:
     with Memory(tmp_path / "store") as memory:
         stop = Event()
         with ThreadPoolExecutor(1) as pool:
@@ -574,7 +576,7 @@ def test_a_worker_goes_on_when_another_model_is_read(tmp_path: Path) -> None:
         assert (memory.admin.verify().ok, memory.admin.verify().points) == (True, 4)
 
 
-def test_a_memory_that_is_closed_ends_its_worker(tmp_path: Path) -> None:
+def test_closing_a_memory_ends_its_worker(tmp_path: Path) -> None:
     memory = Memory(tmp_path / "store")
     worker = memory.worker(homes)
     worker.start(idle=0.01)
@@ -600,7 +602,7 @@ RUN = """if True:
 
 @pytest.mark.untraced
 @pytest.mark.parametrize("database", thinned(["sqlite", "postgresql"]))
-def test_a_kill_between_the_model_and_the_write_loses_and_doubles_nothing(
+def test_a_kill_between_the_model_and_the_write_loses_and_repeats_no_fact(
     database: str, tmp_path: Path, request: pytest.FixtureRequest, programs: Forks
 ) -> None:
     where = str(tmp_path / "store") if database == "sqlite" else request.getfixturevalue("fresh_postgres")
@@ -617,7 +619,7 @@ def test_a_kill_between_the_model_and_the_write_loses_and_doubles_nothing(
         assert code < 0 or not errors, errors
         with Memory(where, index=places[1]) as memory:
             free_leases(memory)
-            say(memory, f"a-{spec}", f"a-{spec} again", session="s0")  # there is always more to read
+            say(memory, f"a-{spec}", f"a-{spec} again", session="s0")  # more turns are always unread
             found = [fact.text for fact in memory.facts.list(superseded=True, limit=1000)]
             assert len(found) == len(set(found))
     assert kills >= 3 * counts
@@ -630,5 +632,5 @@ def test_a_kill_between_the_model_and_the_write_loses_and_doubles_nothing(
 
 
 def free_leases(memory: Memory) -> None:
-    """Let the leases of the killed run out."""
+    """Expire the leases of killed processes."""
     StoreProbe(memory).execute("UPDATE vector_state SET leased_until = 0 WHERE leased_by IS NOT NULL")

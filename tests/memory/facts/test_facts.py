@@ -1,4 +1,4 @@
-"""Facts: true from a time to a time, replaced by others, and gone with what they were taken from."""
+"""Facts: intervals of validity, replacements, and deletion with their sources."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def points(memory: Memory) -> int:
     return StoreProbe(memory).index.count()
 
 
-def test_a_fact_comes_back_as_it_was_added(either: Memory) -> None:
+def test_a_fact_is_read_as_it_was_added(either: Memory) -> None:
     StoreProbe(either).set_clock(lambda: 1000.0)
     fact = either.facts.add("Ann likes tea.", valid_from=1.0, valid_to=5000.0, metadata={"by": ["me"]})
     assert (fact.text, fact.number, fact.valid_from, fact.valid_to) == ("Ann likes tea.", 1, 1.0, 5000.0)
@@ -51,7 +51,7 @@ def test_a_fact_is_recalled_while_it_is_valid(either: Memory) -> None:
     assert recallable(either) == ["always"]
 
 
-def test_a_fact_that_was_replaced_is_kept_to_be_read_and_is_not_recalled(either: Memory) -> None:
+def test_a_replaced_fact_can_be_read_but_is_not_recalled(either: Memory) -> None:
     old = either.facts.add("Ann lives in Rome.")
     new = either.facts.add("Ann lives in Oslo.", supersedes=old.id)
     assert recallable(either) == ["Ann lives in Oslo."] and points(either) == 1
@@ -75,7 +75,7 @@ def test_a_fact_that_is_added_again_is_valid_again(either: Memory) -> None:
     assert either.facts.add("Ann likes tea.", valid_from=3.0, metadata={"by": ["Bo"]}) == by_bo
 
 
-def test_adding_a_source_twice_adds_nothing_even_if_it_was_replaced_since(either: Memory) -> None:
+def test_an_equal_fact_is_not_added_again_even_after_its_replacement(either: Memory) -> None:
     either.session("s").append(Message("user", "I like tea"))
     either.worker().drain()
     (turn,) = StoreProbe(either).values("SELECT id FROM items")
@@ -84,10 +84,10 @@ def test_adding_a_source_twice_adds_nothing_even_if_it_was_replaced_since(either
     coffee = either.facts.add("Ann likes coffee.", supersedes=tea.id)
     assert either.facts.add("Ann likes tea.", sources=turn, supersedes=coffee.id).superseded_by == coffee.id
     assert recallable(either) == ["Ann likes coffee."]
-    assert either.facts.add("Ann likes tea.").id != tea.id  # without a speaker it is another fact
+    assert either.facts.add("Ann likes tea.").id != tea.id  # without a speaker it is a different fact
 
 
-def test_a_fact_goes_with_what_it_was_taken_from(either: Memory, docs: Path) -> None:
+def test_a_fact_is_removed_with_its_sources(either: Memory, docs: Path) -> None:
     (docs / "a.md").write_text("Zebras are striped.")
     either.ingest(docs)
     (chunk,) = StoreProbe(either).values("SELECT id FROM items")
@@ -99,7 +99,7 @@ def test_a_fact_goes_with_what_it_was_taken_from(either: Memory, docs: Path) -> 
     assert points(either) == 1
 
 
-def test_a_fact_that_was_taken_from_a_fact_ends_with_what_that_was_taken_from(either: Memory) -> None:
+def test_a_fact_with_a_fact_as_source_expires_with_the_original_source(either: Memory) -> None:
     either.session("talk", expires_at=1e12).append(Message("user", "Ada has a zebra"))
     (turn,) = either.recall("zebra")
     first = either.facts.add("Ada keeps animals.", sources=str(turn.id))
@@ -115,7 +115,7 @@ def test_a_fact_that_was_taken_from_a_fact_ends_with_what_that_was_taken_from(ei
 
 @pytest.mark.parametrize("wrong", [None, 5, b"x", {"x": 1}, [5], [None]])
 @pytest.mark.parametrize("name", ["sources", "supersedes"])
-def test_what_is_no_id_is_refused(memory: Memory, name: str, wrong: Any) -> None:
+def test_an_id_of_another_type_is_refused(memory: Memory, name: str, wrong: Any) -> None:
     with raises(InvalidArgument, name=name):
         memory.facts.add("x", **{name: wrong})
     assert memory.facts.list() == ()
@@ -133,7 +133,7 @@ def test_facts_are_listed_by_pages_in_the_order_they_were_added(either: Memory) 
             either.facts.list(limit=limit)  # type: ignore[arg-type]
 
 
-def test_a_fact_is_removed_from_everywhere(either: Memory) -> None:
+def test_a_fact_is_removed_from_each_table_and_the_index(either: Memory) -> None:
     fact = either.facts.add("Ann likes tea.")
     assert points(either) == 1
     assert either.facts.remove(fact.id) and not either.facts.remove(fact.id)
@@ -141,7 +141,7 @@ def test_a_fact_is_removed_from_everywhere(either: Memory) -> None:
     assert either.facts.add("Ann likes tea.").id == fact.id and points(either) == 1
 
 
-def test_facts_of_another_scope_are_as_if_they_were_not(either: Memory) -> None:
+def test_facts_of_another_scope_are_invisible(either: Memory) -> None:
     ada, bob = either.within(Scope("local", user="ada")), either.within(Scope("local", user="bob"))
     shared, mine = either.facts.add("shared"), ada.facts.add("ada's")
     assert ada.facts.get(shared.id) == shared and bob.facts.get(mine.id) is None is either.facts.get(mine.id)
@@ -151,7 +151,7 @@ def test_facts_of_another_scope_are_as_if_they_were_not(either: Memory) -> None:
     with raises(NotFound, value="fact 252b8a45-b788-5fad-92be-cab013c8751d, item 252b8a45-b788-5fad-92be-cab013c8751d"):
         bob.facts.add("stolen", supersedes=mine.id, sources=mine.id)
     assert bob.facts.list() == () and ada.facts.get(mine.id) == mine
-    assert ada.facts.add("seen", sources=shared.id).sources == (shared.id,)  # what one may read, one may quote
+    assert ada.facts.add("seen", sources=shared.id).sources == (shared.id,)  # a readable fact can be a source
 
 
 @pytest.mark.parametrize(
@@ -167,15 +167,13 @@ def test_facts_of_another_scope_are_as_if_they_were_not(either: Memory) -> None:
         ({"text": "a", "valid_to": "soon", "metadata": {"x": object()}}, "valid_to, metadata"),
     ],
 )
-def test_a_fact_that_cannot_be_is_refused_with_all_that_is_wrong(
-    memory: Memory, arguments: dict[str, object], name: str
-) -> None:
+def test_an_invalid_fact_is_refused_with_all_problems(memory: Memory, arguments: dict[str, object], name: str) -> None:
     with raises(InvalidArgument, name=name):
         memory.facts.add(**arguments)  # type: ignore[arg-type]
     assert memory.facts.list() == ()
 
 
-def test_ids_that_no_database_can_hold_are_ids_of_nothing(either: Memory) -> None:
+def test_ids_that_a_database_cannot_store_are_unknown_ids(either: Memory) -> None:
     assert either.facts.get("a\0b") is None
     assert not either.facts.remove("a\ud800b")
     with raises(NotFound, value="fact a�b"):
@@ -191,7 +189,7 @@ def test_threads_that_add_facts_number_them_without_gaps(either: Memory) -> None
     assert sorted(each.number for each in either.facts.list()) == list(range(1, 21))
 
 
-def test_of_two_writers_that_replace_one_fact_the_last_stands(either: Memory) -> None:
+def test_the_last_of_two_concurrent_replacements_of_a_fact_is_valid(either: Memory) -> None:
     old = either.facts.add("Ann lives in Oslo.")
     gate = threading.Barrier(2)
 
@@ -210,7 +208,7 @@ def test_of_two_writers_that_replace_one_fact_the_last_stands(either: Memory) ->
 
 @pytest.mark.parametrize("replacement", ["[redacted]", "something else"])
 @pytest.mark.parametrize("first", ["the fact", "the redaction"])
-def test_a_fact_never_outlives_a_source_that_is_redacted_while_it_is_taken_from_it(
+def test_a_fact_is_removed_if_its_source_is_redacted_concurrently(
     either: Memory, monkeypatch: pytest.MonkeyPatch, first: str, replacement: str
 ) -> None:
     session = either.session("s")
@@ -222,12 +220,12 @@ def test_a_fact_never_outlives_a_source_that_is_redacted_while_it_is_taken_from_
         def acting(*given: object, **named: object) -> None:
             act(*given, **named)
             halfway.set()
-            time.sleep(0.3)  # the other one begins, and has to wait
+            time.sleep(0.3)  # the other thread begins, and must wait
 
         return acting
 
     def take() -> None:
-        with suppress(NotFound):  # of a turn that is gone already, or now says something else
+        with suppress(NotFound):  # the turn is deleted or has another text
             either.facts.add("The pin is 4929.", sources=str(turn.id))
 
     def redact() -> None:
@@ -271,7 +269,7 @@ def test_a_fact_is_updated_by_its_id(either: Memory) -> None:
     assert either.facts.add("Ada lives in Rome.") == again
 
 
-def test_what_cannot_be_updated_changes_nothing(memory: Memory) -> None:
+def test_an_invalid_update_changes_nothing(memory: Memory) -> None:
     fact = memory.facts.add("Ada lives in Rome.", valid_from=5.0)
     with raises(NotFound, value="d39274be-03ee-59e7-947b-7d3e6d6ee69d"):
         memory.within("other").facts.update(fact.id, "Ada lives in Oslo.")
@@ -298,7 +296,7 @@ def test_facts_are_searched_among_many_other_things(memory: Memory) -> None:
     assert memory.within("other").facts.search("Ada") == ()
 
 
-def test_a_fact_has_the_time_it_was_written_beside_the_time_it_holds(home: Path) -> None:
+def test_a_fact_has_a_time_of_writing_and_a_time_of_validity(home: Path) -> None:
     now = [100.0]
     with Memory(home, clock=lambda: now[0]) as memory:
         fact = memory.facts.add("Ada lives in Rome.", valid_from=7.0)

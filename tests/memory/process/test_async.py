@@ -1,4 +1,4 @@
-"""Async code reaches the same store: the event loop never waits for it."""
+"""Async methods of a memory: the event loop does not wait for the store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.raising import raises
 from tests.waiting import LONG
 
 
-async def test_everything_that_a_memory_does_can_be_awaited(either: Memory, docs: Path) -> None:
+async def test_each_operation_of_a_memory_can_be_awaited(either: Memory, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     session = await either.run(either.session, "s")
     await either.run(session.append, Message("user", "hello"), key="k")
@@ -30,7 +30,7 @@ async def test_everything_that_a_memory_does_can_be_awaited(either: Memory, docs
     assert fact.valid_from == 1.0 and len(either.session("s").conversation) == 1
 
 
-async def test_the_loop_goes_on_while_the_database_is_locked(home: Path) -> None:
+async def test_the_loop_continues_while_the_database_is_locked(home: Path) -> None:
     with Memory(home) as memory, closing(sqlite3.connect(home / "memory.db", isolation_level=None)) as other:
         session = memory.session("s")
         session.append(Message("user", "first"))
@@ -38,12 +38,12 @@ async def test_the_loop_goes_on_while_the_database_is_locked(home: Path) -> None
         writing = asyncio.create_task(memory.run(session.append, Message("user", "hello")))
         for _ in range(20):
             await asyncio.sleep(0)
-        assert not writing.done()  # and this ran, with the lock still held by this thread
+        assert not writing.done()  # the loop ran, and this thread still has the lock
         other.execute("ROLLBACK")
         assert len(await writing) == 2
 
 
-async def test_what_is_raised_is_raised_to_who_awaits(memory: Memory) -> None:
+async def test_an_exception_is_raised_in_the_awaiting_task(memory: Memory) -> None:
     mine, theirs = memory.session("s"), memory.session("s")
     theirs.append(Message("user", "a"))
     with pytest.raises(HeadMoved):
@@ -52,11 +52,11 @@ async def test_what_is_raised_is_raised_to_who_awaits(memory: Memory) -> None:
 
 async def test_a_cancelled_caller_is_resumed_after_the_write_has_ended(memory: Memory) -> None:
     session = memory.session("s")
-    begun, go_on = threading.Event(), threading.Event()
+    begun, resume = threading.Event(), threading.Event()
 
     def slow() -> None:
         begun.set()
-        go_on.wait(LONG)
+        resume.wait(LONG)
         session.append(Message("user", "hello"))
 
     task = asyncio.create_task(memory.run(slow))
@@ -65,51 +65,51 @@ async def test_a_cancelled_caller_is_resumed_after_the_write_has_ended(memory: M
     task.cancel()
     await asyncio.sleep(0.02)
     assert not task.done()
-    go_on.set()
+    resume.set()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert len(session.conversation) == 1
 
 
-async def test_what_was_cancelled_before_it_began_never_begins(memory: Memory) -> None:
-    go_on = threading.Event()
-    blocked = [asyncio.create_task(memory.run(go_on.wait, LONG)) for _ in range(8)]
+async def test_a_call_that_is_cancelled_before_its_start_does_not_start(memory: Memory) -> None:
+    resume = threading.Event()
+    blocked = [asyncio.create_task(memory.run(resume.wait, LONG)) for _ in range(8)]
     await asyncio.sleep(0.01)
     late = asyncio.create_task(memory.run(memory.facts.add, "hello"))
     await asyncio.sleep(0.01)
     late.cancel()
     with pytest.raises(asyncio.CancelledError):
         await late
-    go_on.set()
+    resume.set()
     await asyncio.gather(*blocked)
     assert memory.facts.list() == ()
 
 
-async def test_a_write_that_fails_after_its_caller_was_cancelled_bothers_nobody(memory: Memory) -> None:
-    begun, go_on = threading.Event(), threading.Event()
+async def test_a_write_that_fails_after_its_caller_is_cancelled_is_ignored(memory: Memory) -> None:
+    begun, resume = threading.Event(), threading.Event()
 
     def failing() -> None:
         begun.set()
-        go_on.wait(LONG)
-        raise ValueError("nobody hears this")
+        resume.wait(LONG)
+        raise ValueError("this is ignored")
 
     task = asyncio.create_task(memory.run(failing))
     while not begun.is_set():
         await asyncio.sleep(0.001)
     task.cancel()
     await asyncio.sleep(0)
-    go_on.set()
+    resume.set()
     with pytest.raises(asyncio.CancelledError):
         await task
 
 
-async def test_context_variables_are_seen_in_the_thread(memory: Memory) -> None:
+async def test_the_thread_has_the_context_variables_of_the_caller(memory: Memory) -> None:
     who = contextvars.ContextVar("who", default="nobody")
     who.set("me")
     assert await memory.run(who.get) == "me"
 
 
-async def test_a_closed_memory_says_so_to_async_code(home: Path) -> None:
+async def test_a_closed_memory_is_a_typed_error_in_async_code(home: Path) -> None:
     memory = Memory(home)
     session = memory.session("s")
     await memory.run(memory.close)
@@ -129,7 +129,7 @@ async def test_many_tasks_append_to_many_conversations(either: Memory) -> None:
 
 
 class Waited:
-    """An embedder that can be made to take for ever, and to ignore its cancellation."""
+    """Embedder that can block forever, and ignore its cancellation."""
 
     model = "waited-1"
 
@@ -153,9 +153,7 @@ class Waited:
 
 @pytest.mark.parametrize("stubborn", [False, True])
 @pytest.mark.parametrize("waits_for", ["a question", "what is indexed"])
-def test_waiting_for_an_async_embedder_ends_when_the_memory_is_closed(
-    home: Path, waits_for: str, stubborn: bool
-) -> None:
+def test_closing_a_memory_ends_the_wait_for_an_async_embedder(home: Path, waits_for: str, stubborn: bool) -> None:
     embedder = Waited(stubborn)
     memory = Memory(home, embedder=embedder)
     memory.facts.add("zebra")
@@ -178,15 +176,15 @@ def test_waiting_for_an_async_embedder_ends_when_the_memory_is_closed(
     thread.join(60)
     assert not thread.is_alive()
     assert [type(error) for error in told] == [StoreClosed]
-    assert embedder.ended.wait(LONG)  # it was cancelled, and could put its things away
+    assert embedder.ended.wait(LONG)  # it was cancelled, and has completed its cleanup
     embedder = Waited()
     with Memory(home, embedder=embedder) as memory:
-        assert memory.admin.verify().failing == 0  # it is nobody's failure
+        assert memory.admin.verify().failing == 0  # the closed memory is not a failure of a text
         memory.worker().drain()
         assert not memory.recall("heron").degraded and memory.admin.verify().ok
 
 
-def test_a_loop_that_was_closed_begins_no_other() -> None:
+def test_a_closed_loop_does_not_start_another_loop() -> None:
     before = {*threading.enumerate()}
     calls = EmbedderCalls()
     calls.close()
@@ -195,7 +193,7 @@ def test_a_loop_that_was_closed_begins_no_other() -> None:
     assert {*threading.enumerate()} <= before
 
 
-async def test_methods_for_async_code_do_what_the_others_do(either: Memory, docs: Path) -> None:
+async def test_async_methods_are_equivalent_to_the_sync_methods(either: Memory, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     assert (await either.aingest(docs)).added
     session = await either.asession("s")
@@ -213,7 +211,7 @@ async def test_methods_for_async_code_do_what_the_others_do(either: Memory, docs
         await either.asession("")
 
 
-def test_they_are_documented_and_take_the_same_arguments() -> None:
+def test_async_methods_have_docstrings_and_the_same_arguments() -> None:
     for owner, names in ((Memory, ("recall", "ingest", "erase")), (StoredSession, ("append", "fork", "page"))):
         for name in names:
             for_async = getattr(owner, f"a{name}")

@@ -12,7 +12,7 @@ from agentkit_memory.process.embedder_calls import EmbedderCalls
 
 
 class Vectors(list[float]):
-    """A list that can be referred to weakly."""
+    """List with weak references."""
 
 
 async def embed() -> Vectors:
@@ -23,13 +23,13 @@ async def fail() -> Vectors:
     raise ConnectionError("away")
 
 
-def test_nothing_of_a_result_stays_after_it_was_returned() -> None:
+def test_no_reference_to_a_returned_result_remains() -> None:
     calls = EmbedderCalls()
     returned = [calls.result(embed()) for _ in range(10)]
     seen = [weakref.ref(each) for each in returned]
     with pytest.raises(ConnectionError):
         calls.result(fail())
-    assert calls.result(embed()) == [1.0]  # the loop is done with those before
+    assert calls.result(embed()) == [1.0]  # the loop has finished the previous tasks
     del returned
     gc.collect()
     assert [each() for each in seen] == [None] * 10

@@ -1,4 +1,4 @@
-"""Failpoints kill at the named place and nowhere else; off, they do nothing."""
+"""Failpoints: a kill only at the named place, and no effect if disabled."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def run(spec: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", PASS], env=environment, capture_output=True, text=True)
 
 
-def test_a_process_is_killed_at_the_pass_that_was_asked_for() -> None:
+def test_a_process_is_killed_at_the_requested_pass() -> None:
     killed = run("worker.flushed:3")
     assert (killed.returncode, killed.stdout) == (-signal.SIGKILL, "passed\n" * 2)
     assert run("worker.leased").stdout == ""
     assert run("").stdout == "passed\n" * 5
 
 
-def test_every_failpoint_is_somewhere_and_every_one_somewhere_is_known() -> None:
+def test_the_failpoints_in_the_code_are_equal_to_the_table() -> None:
     placed = set()
     for file in ROOT.rglob("*.py"):
         placed.update(re.findall(r'failpoint\("([^"]+)"\)', file.read_text("utf-8")))

@@ -1,4 +1,4 @@
-"""Processes that are forked while a memory is open: it is the parent's alone, and one opened anew is the child's."""
+"""Forks with an open memory: the memory belongs to the parent, and the child can open another memory."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ pytestmark = [
 
 
 class Child:
-    """A forked process; its reports are read here."""
+    """Forked process, whose reports the parent reads."""
 
     def __init__(self, number: int, reports: int, go: int) -> None:
         self.number, self._reports, self._go = number, reports, go
 
     def report(self) -> str:
-        """Return the next report of the child, or fail: it must not hang."""
+        """Return the next report of the child, or fail after a time limit."""
         ready, _, _ = select.select([self._reports], [], [], LONG)
         assert ready, "the child hangs"
         return os.read(self._reports, 10_000).decode()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         os.write(self._go, b".")
 
 
 @contextmanager
 def forked(*acts: Callable[[], object]) -> Iterator[Child]:
-    """Fork; the child does one thing after the other, reports each result, and waits for a sign to go on."""
+    """Fork; the child runs the functions in order, reports each result, and waits for a sign before the next."""
     reports, write_end = os.pipe()
     wait, go = os.pipe()
     number = os.fork()
@@ -80,7 +80,7 @@ def texts(memory: Memory, question: str) -> set[str]:
 
 
 def refused(*acts: Callable[[], object]) -> list[str]:
-    """Return what was not refused as belonging to another process."""
+    """Return the results and errors of calls that were not refused as calls of another process."""
     wrong = []
     for act in acts:
         try:
@@ -91,7 +91,7 @@ def refused(*acts: Callable[[], object]) -> list[str]:
     return wrong
 
 
-def test_a_memory_is_refused_to_a_child_that_may_close_it_and_the_parent_goes_on(either: Memory) -> None:
+def test_a_child_can_only_close_the_memory_of_its_parent(either: Memory) -> None:
     session = either.session("s")
     session.append(Message("user", "zebra"))
     either.facts.add("zebra one")
@@ -123,7 +123,7 @@ def test_a_memory_is_refused_to_a_child_that_may_close_it_and_the_parent_goes_on
     assert texts(either, "zebra") == {"zebra one", "zebra three"}
 
 
-def test_what_is_kept_for_the_parent_is_never_collected() -> None:
+def test_objects_of_the_parent_are_not_garbage_collected() -> None:
     held = Child(0, 0, 0)
     alive = weakref.ref(held)
     keep(held)
@@ -144,13 +144,13 @@ def test_the_parent_opens_its_index_again_while_the_child_lives(home: Path) -> N
             assert recall.knowledge and not recall.degraded and memory.admin.verify().ok
 
 
-def test_a_memory_that_the_child_opens_itself_loses_nothing_as_the_parent_closes_its_own(home: Path) -> None:
+def test_a_memory_of_the_child_is_complete_after_the_parent_closes_its_memory(home: Path) -> None:
     memory = Memory(home)
     memory.facts.add("zebra one")
     memory.worker().drain()
     own: list[Memory] = []
 
-    def open_anew() -> object:
+    def open_another() -> object:
         own.append(Memory(home))
         own[0].facts.add("zebra two")
         with raises(IndexUnavailable, name="owner"):
@@ -162,18 +162,18 @@ def test_a_memory_that_the_child_opens_itself_loses_nothing_as_the_parent_closes
         recall = own[0].recall("zebra")
         return len(recall.knowledge), recall.degraded, own[0].admin.verify().ok
 
-    with forked(open_anew, write) as other:
+    with forked(open_another, write) as other:
         assert other.report() == "1"
         assert texts(memory, "zebra") == {"zebra one", "zebra two"}  # the owner indexed it
         memory.close()
-        other.go_on()
+        other.resume()
         assert other.report() == "(3, (), True)"
     with Memory(home) as memory:
         assert texts(memory, "zebra") == {"zebra one", "zebra two", "zebra three"} and memory.admin.verify().ok
 
 
 def locks_of(*roots: object) -> list[Any]:
-    """Return the locks that objects of this project contain, at any depth."""
+    """Return the locks in objects of this project, at any depth."""
     kinds = (type(threading.Lock()), type(threading.RLock()))
     waiting, seen, locks = [*roots], set[int](), list[Any]()
     while waiting:
@@ -188,7 +188,7 @@ def locks_of(*roots: object) -> list[Any]:
     return locks
 
 
-def test_what_threads_of_the_parent_held_does_not_stop_the_child(home: Path, tmp_path: Path) -> None:
+def test_locks_of_threads_of_the_parent_do_not_block_the_child(home: Path, tmp_path: Path) -> None:
     memory = Memory(home)
     session = memory.session("s")
     session.append(Message("user", "zebra"))
@@ -233,7 +233,7 @@ def test_what_threads_of_the_parent_held_does_not_stop_the_child(home: Path, tmp
     memory.close()
 
 
-def test_an_index_by_itself_belongs_to_who_opened_it(tmp_path: Path) -> None:
+def test_an_index_belongs_to_the_process_that_opened_it(tmp_path: Path) -> None:
     index: VectorIndex = edge_indexes(tmp_path)("bm25", 0)
     name = "00000000-0000-4000-8000-000000000001"
     points = [Point(name, 1, 1, document_vector("zebra"), None)]
@@ -247,13 +247,13 @@ def test_an_index_by_itself_belongs_to_who_opened_it(tmp_path: Path) -> None:
     with forked(child) as other:
         assert other.report() == "[]"
         with pytest.raises(IndexUnavailable):
-            edge_indexes(tmp_path)("bm25", 0)  # the child did not free it
+            edge_indexes(tmp_path)("bm25", 0)  # the child has not released it
         index.flush()
     assert list(index.versions()) == [(name, 1)]
     index.close()
 
 
-def test_a_child_that_ends_as_programs_do_leaves_everything_to_the_parent(home: Path) -> None:
+def test_a_child_that_ends_normally_does_not_change_the_memory_of_the_parent(home: Path) -> None:
     code = """
 import gc, os, sys
 from agentkit_memory import Memory

@@ -1,4 +1,4 @@
-"""Work in proportion to its subject: one message of many is erased, appended or deleted without touching the others."""
+"""Work in proportion to its subject: erasing, appending or deleting a message does not read the other messages."""
 
 from __future__ import annotations
 
@@ -26,56 +26,56 @@ from tests.memory.embedders.word_embedder import Words
 from tests.raising import raises
 
 
-def said(*texts: object) -> list[Message]:
+def user_messages(*texts: object) -> list[Message]:
     return [Message("user", str(text)) for text in texts]
 
 
-def test_an_append_to_a_conversation_that_was_not_read_reads_no_message(either: Memory) -> None:
-    either.session("s").append(*said(1, 2, 3))
+def test_an_append_to_an_unread_conversation_reads_no_message(either: Memory) -> None:
+    either.session("s").append(*user_messages(1, 2, 3))
     session = either.session("s", load=False)
     with StoreProbe(either).statements() as made:
-        longer = session.append(*said(4), key="k")
-        again = session.append(*said(5))
+        longer = session.append(*user_messages(4), key="k")
+        again = session.append(*user_messages(5))
         assert len(longer) == 4 and len(again) == 5
         assert not [each for each in made if "messages.body" in each and each.startswith("SELECT")]
         assert [message.text for message in longer] == ["1", "2", "3", "4"]
         assert [each for each in made if "messages.body" in each and each.startswith("SELECT")]
     assert [message.text for message in again] == ["1", "2", "3", "4", "5"]
-    assert [message.text for message in longer.append(*said("x"))] == ["1", "2", "3", "4", "x"]
+    assert [message.text for message in longer.append(*user_messages("x"))] == ["1", "2", "3", "4", "x"]
     assert longer == again[:4] and session.conversation == again
     with pytest.raises(AlreadyUsed):
-        either.session("s", load=False).append(*said("other"), key="k")
-    assert len(either.session("s", load=False).append(*said(4), key="k")) == 5
+        either.session("s", load=False).append(*user_messages("other"), key="k")
+    assert len(either.session("s", load=False).append(*user_messages(4), key="k")) == 5
 
 
 def test_an_append_without_reading_links_results_and_follows_redactions_rewinds_and_deletions(either: Memory) -> None:
     main = either.session("s")
-    main.append(*said("a", "b"), Message("assistant", "", tool_calls=(ToolCall("c", "look", "{}"),)))
+    main.append(*user_messages("a", "b"), Message("assistant", "", tool_calls=(ToolCall("c", "look", "{}"),)))
     late = either.session("s", load=False)
     late.append({"role": "tool", "tool_call_id": "c", "content": "found"})
     assert [call.result_seq for call in late.tool_calls()] == [4]
     main.refresh()
     main.redact(1)
-    assert [message.text for message in late.append(*said("d"))] == ["[redacted]", "b", "", "found", "d"]
+    assert [message.text for message in late.append(*user_messages("d"))] == ["[redacted]", "b", "", "found", "d"]
     main.refresh()
     main.rewind(2)
-    assert [message.text for message in late.append(*said("e"))] == ["[redacted]", "b", "e"]
+    assert [message.text for message in late.append(*user_messages("e"))] == ["[redacted]", "b", "e"]
     with pytest.raises(HeadMoved):
-        main.append(*said("f"))
-    unread = late.append(*said("g"))
+        main.append(*user_messages("f"))
+    unread = late.append(*user_messages("g"))
     assert either.delete_session("s")
-    for act in (lambda: late.append(*said("h")), lambda: list(unread)):
+    for act in (lambda: late.append(*user_messages("h")), lambda: list(unread)):
         with raises(NotFound, name="s", value="deleted"):
             act()
 
 
-def test_many_writers_that_read_nothing_lose_nothing(home: Path) -> None:
+def test_concurrent_writers_without_reads_lose_no_message(home: Path) -> None:
     with Memory(home) as memory:
 
         def write(name: int) -> None:
             session = memory.session("s", load=False)
             for number in range(20):
-                session.append(*said(f"{name} {number}"), key=f"{name} {number}")
+                session.append(*user_messages(f"{name} {number}"), key=f"{name} {number}")
 
         threads = [threading.Thread(target=write, args=[name]) for name in range(4)]
         for thread in threads:
@@ -87,12 +87,12 @@ def test_many_writers_that_read_nothing_lose_nothing(home: Path) -> None:
             assert [text for text in texts if text.startswith(f"{name} ")] == [f"{name} {each}" for each in range(20)]
 
 
-def test_deleting_a_long_conversation_lets_others_write_in_between(either: Memory) -> None:
+def test_deleting_a_long_conversation_does_not_block_writers(either: Memory) -> None:
     session, fork = either.session("long"), None
     for start in range(0, 2400, 400):
-        session.append(*said(*(f"turn {number}" for number in range(start, start + 400))))
+        session.append(*user_messages(*(f"turn {number}" for number in range(start, start + 400))))
     fork = session.fork("other", at=1200)
-    fork.append(*said("forked"))
+    fork.append(*user_messages("forked"))
     either.worker().drain()
     longest = current = 0
 
@@ -119,8 +119,8 @@ def test_deleting_a_long_conversation_lets_others_write_in_between(either: Memor
     assert not any(kept[table] for table in ("conversations", "branches", "messages", "items"))
     for gone in (session, fork):
         with raises(NotFound, name="long", value="deleted"):
-            gone.append(*said("late"))
-    assert len(either.session("long").append(*said("anew"))) == 1
+            gone.append(*user_messages("late"))
+    assert len(either.session("long").append(*user_messages("anew"))) == 1
     either.worker().drain()
     assert either.admin.verify().ok and either.admin.verify().points == 1
 
@@ -128,9 +128,9 @@ def test_deleting_a_long_conversation_lets_others_write_in_between(either: Memor
 @pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="processes are killed by signals")
 @pytest.mark.parametrize("step", [1, 2, 3, 4])
-def test_a_deletion_that_was_killed_goes_on_when_the_store_is_opened(home: Path, step: int, programs: Forks) -> None:
+def test_a_killed_deletion_is_continued_at_the_next_opening(home: Path, step: int, programs: Forks) -> None:
     with Memory(home) as memory:
-        memory.session("long").append(*said(*(f"turn {number}" for number in range(900))))
+        memory.session("long").append(*user_messages(*(f"turn {number}" for number in range(900))))
         memory.worker().drain()
     code = "import sys; from agentkit_memory import Memory; Memory(sys.argv[1]).delete_session('long')"
     killed = programs.start("-c", code, home, AGENTKIT_FAILPOINT=f"conversation.step:{step}")
@@ -144,7 +144,7 @@ def test_a_deletion_that_was_killed_goes_on_when_the_store_is_opened(home: Path,
 
 
 class Caller(Words):
-    """Notes which threads ask it."""
+    """Embedder that records the threads of its calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -155,16 +155,16 @@ class Caller(Words):
         return super().embed(texts)
 
 
-def test_nobody_embeds_what_others_wait_for(home: Path, docs: Path) -> None:
+def test_a_call_does_not_embed_the_backlog_of_other_scopes(home: Path, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     embedder = Caller()
     with Memory(home, embedder=embedder) as memory:
         memory.worker().drain()
-        StoreProbe(memory).pause()  # so that the others go on waiting
+        StoreProbe(memory).pause()  # the backlog stays in the queue
         other = memory.within("other")
         for number in range(5):
             other.facts.add(f"backlog {number}")
-        memory.session("s").append(*said("hello"))
+        memory.session("s").append(*user_messages("hello"))
         embedder.calls.clear()
         memory.delete_session("s")
         memory.admin.expire()
@@ -183,7 +183,7 @@ def test_a_batch_of_a_long_backlog_takes_no_more_steps_than_a_batch_of_a_short_o
     steps: list[int] = []
     for waiting in (100, 1000):
         with Memory(home / str(waiting)) as memory:
-            memory.session("s").append(*said(*range(waiting)))
+            memory.session("s").append(*user_messages(*range(waiting)))
             worker = memory.worker()
             while worker.step("turns"):
                 pass
@@ -205,14 +205,14 @@ def test_a_batch_of_a_long_backlog_takes_no_more_steps_than_a_batch_of_a_short_o
 
 
 def interleave(home: Path, seed: int) -> list[Scope]:
-    """Make a store whose pages were split and merged often."""
+    """Make a store with pages that were split and merged often."""
     draw = random.Random(seed)
     owners = [Scope("local", user=f"user {number}") for number in range(30)]
     with Memory(home) as memory:
         sessions = [memory.within(owner).session("s", load=False) for owner in owners]
         for number in range(700):
             at = draw.randrange(len(owners))
-            sessions[at].append(*said(f"secret-{at:03d} of this owner " + "x" * draw.randrange(10, 500)))
+            sessions[at].append(*user_messages(f"secret-{at:03d} of this owner " + "x" * draw.randrange(10, 500)))
             if number % 50 == 0:
                 memory.worker().drain()
     return owners
@@ -220,7 +220,7 @@ def interleave(home: Path, seed: int) -> list[Scope]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", thinned([1, 2, 3], 3))
-def test_no_copy_is_left_of_what_is_erased_and_the_file_is_not_rewritten_without_need(
+def test_an_erasure_leaves_no_copy_and_rewrites_the_file_only_if_necessary(
     home: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owners = interleave(home, seed)
@@ -238,7 +238,7 @@ def test_no_copy_is_left_of_what_is_erased_and_the_file_is_not_rewritten_without
         assert memory.within(owners[1]).session("s").conversation[0].text.startswith("secret-001")
 
 
-def test_copies_in_the_gaps_of_a_page_are_seen(tmp_path: Path) -> None:
+def test_copies_in_the_gaps_of_a_page_are_found(tmp_path: Path) -> None:
     path, found, draw = tmp_path / "x.db", set(), random.Random(3)
     with closing(sqlite3.connect(path, isolation_level=None)) as file:
         file.execute("PRAGMA synchronous=OFF")
@@ -255,7 +255,7 @@ def test_copies_in_the_gaps_of_a_page_are_seen(tmp_path: Path) -> None:
             if there or owner % 12 == 0:
                 assert may_hold(path, {mark}) is there
                 found.add(there)
-    assert found == {True, False}  # SQLite does leave copies behind
+    assert found == {True, False}  # SQLite leaves copies in free space
     assert not may_hold(path, set()) and may_hold(tmp_path / "nothing", {b"secret 01"})
     text = "a text that is longer than that"
     assert parts_of(["short", text]) == {text[:24].encode(), text[-24:].encode()}

@@ -1,4 +1,4 @@
-"""Limits of metadata: what is too deep or too large is refused before it is stored."""
+"""Limits of metadata: values that are too deep or too large are refused before they are stored."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_metadata_that_is_too_deep_or_too_large_is_not_stored(home: Path) -> Non
         assert "zebra at the bound" in [fact.text for fact in memory.recall("zebra bound").knowledge]
 
 
-def test_a_record_with_metadata_that_is_too_deep_is_refused_by_itself(tmp_path: Path) -> None:
+def test_a_record_refuses_metadata_that_is_too_deep(tmp_path: Path) -> None:
     lines = [{"text": "zebra", "deep": nested(330)}, {"text": "zebra flat", "deep": nested(3)}]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
     options = IngestOptions(lenient=True, record_metadata=("deep",))

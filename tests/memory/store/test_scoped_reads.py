@@ -1,4 +1,4 @@
-"""Every read names its scopes, and none returns what belongs to others, whatever ids it is given."""
+"""Scopes of reads: each read names its scopes, and returns no row of another scope for any ids."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def shared_database(shared: Memory) -> Iterator[Database]:
 
 @given(written=st.lists(SCOPES, min_size=1, max_size=5, unique=True), reader=SCOPES)
 @settings(max_examples=tries(15, 40), deadline=None)
-def test_a_reader_gets_what_is_shared_or_theirs_and_nothing_else(
+def test_a_reader_gets_only_shared_rows_and_rows_of_its_scope(
     shared: Memory, shared_database: Database, written: list[Scope], reader: Scope
 ) -> None:
     run = str(next(RUNS))
@@ -54,7 +54,7 @@ def test_a_reader_gets_what_is_shared_or_theirs_and_nothing_else(
     shared.worker().drain()
     here = shared.within(Scope(f"{reader.tenant}{run}", reader.user, reader.session, reader.agent))
     visible = {scope for scope in written if scope in reader.readable()}
-    ids = [item.id for item in StoreProbe(shared).items()]  # of everybody
+    ids = [item.id for item in StoreProbe(shared).items()]  # of all scopes
     with shared_database.read() as connection:
         scopes = readable_ids(connection, here.scope)
         found = read_items(connection, ids, scopes, 0.0)
@@ -77,14 +77,14 @@ def test_a_reader_gets_what_is_shared_or_theirs_and_nothing_else(
         lambda connection, scopes: read_around(connection, [], scopes, 0.0),
     ],
 )
-def test_a_read_that_does_not_say_whose_is_an_error(
+def test_a_read_without_scopes_is_an_error(
     memory: Memory, database: Database, read: Callable[[Connection, Any], object], wrong: object
 ) -> None:
     with database.read() as connection, raises(InvalidArgument, name="scope_ids"):
         read(connection, wrong)
 
 
-def test_a_reader_of_scopes_that_nobody_wrote_to_finds_nothing(either: Memory, database: Database) -> None:
+def test_a_reader_of_empty_scopes_finds_nothing(either: Memory, database: Database) -> None:
     fact = either.facts.add("x")
     with database.read() as connection:
         assert readable_ids(connection, Scope("new")) == []
@@ -93,7 +93,7 @@ def test_a_reader_of_scopes_that_nobody_wrote_to_finds_nothing(either: Memory, d
             readable_ids(connection, None)  # type: ignore[arg-type]
 
 
-def test_the_number_of_a_scope_is_its_own_even_when_another_holds_it(either: Memory) -> None:
+def test_the_number_of_a_scope_is_unique_after_a_collision(either: Memory) -> None:
     a, z = StoreProbe(either.within("a")), StoreProbe(either.within("z"))
     number = a.scope_number
     a.execute("DELETE FROM scopes")

@@ -1,4 +1,4 @@
-"""Messages are read as they were stored."""
+"""Messages that are read as they were stored."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_text_is_stored_without_json_and_read_as_it_was(either: Memory, text: 
         assert {each.text for each in StoreProbe(either).items()} == {text.replace("\0", "\ufffd")}
 
 
-def test_a_session_takes_messages_in_the_form_of_a_provider(memory: Memory) -> None:
+def test_a_session_accepts_messages_in_the_form_of_a_provider(memory: Memory) -> None:
     call: dict[str, Any] = {"id": "c", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
     session = memory.session("s")
     session.append({"role": "assistant", "content": None, "reasoning_content": "hm", "tool_calls": [call]}, key="k")
@@ -84,7 +84,7 @@ def test_a_session_takes_messages_in_the_form_of_a_provider(memory: Memory) -> N
     assert len(session.conversation) == 2
 
 
-def test_what_only_a_provider_can_read_is_gone_from_a_redacted_message(memory: Memory) -> None:
+def test_a_redacted_message_has_no_opaque_data_of_providers(memory: Memory) -> None:
     session = memory.session("s")
     secret = "4711"
     session.append(

@@ -1,4 +1,4 @@
-"""Words in many scripts and spellings are found by the words of a question."""
+"""Search of words in many scripts and spellings."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ bidi | abc \u202bשלום\u202c def | שלום
 """A script or kind of spelling, a text, and a question with a word of the text; `¶` is the end of a line."""
 
 
-def test_a_word_is_found_in_every_script_and_spelling() -> None:
+def test_a_word_is_found_in_each_script_and_spelling() -> None:
     missing = []
     for line in CASES.strip().split("\n"):
         _, text, question = line.replace("¶", "\n").split(" | ")

@@ -1,4 +1,4 @@
-"""Words that mean the same meet; the weights are BM25's."""
+"""Terms of words with the same meaning, and weights of BM25."""
 
 from __future__ import annotations
 
@@ -81,20 +81,20 @@ INFLECTED = {
 """A sentence in each language, and another form of one of its words."""
 
 
-def test_every_language_of_the_stemmers_is_known() -> None:
+def test_each_language_of_the_stemmers_is_known() -> None:
     assert {*LANGUAGES} == {*snowballstemmer.algorithms()} - {"porter", "dutch_porter"}
     assert {*INFLECTED} == {*LANGUAGES}
 
 
 @for_cases("language", INFLECTED)
-def test_another_form_of_a_word_is_found_whether_or_not_its_language_is_named(language: str) -> None:
+def test_another_form_of_a_word_is_found_with_and_without_its_language(language: str) -> None:
     sentence, word = INFLECTED[language]
     for text in (sentence, max(sentence.split(), key=lambda each: len(weights_of_terms(each, terms(word))))):
         assert terms(word).keys() & dict.fromkeys(document_vector(text).indices), text
     assert not terms(word).keys() & dict.fromkeys(document_vector("The zebra sleeps").indices)
 
 
-def test_a_text_in_english_has_one_term_a_word() -> None:
+def test_an_english_text_has_one_term_for_each_word() -> None:
     assert len(terms("When did the universities open their libraries?")) == 3
 
 
@@ -136,13 +136,13 @@ def test_spellings_of_a_text_have_the_same_terms(one: str, other: str) -> None:
 
 @given(st.text(st.characters(max_codepoint=127)))
 @example("tHe iS parseXMLDocument")
-def test_a_text_in_ascii_has_the_same_terms_beside_another_script(text: str) -> None:
+def test_a_text_in_ascii_has_the_same_terms_next_to_another_script(text: str) -> None:
     (other,) = terms("中")
     counts, _ = count_terms(text, stored=True)
     assert count_terms(f"{text} 中", stored=True)[0] == counts | {other: 1}
 
 
-def test_terms_do_not_depend_on_which_words_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terms_do_not_depend_on_the_cache_of_words(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "zebra okapi gnu lynx the ibex tapir zebra gnu stoat civet " + "f00" * 40
     known = count_terms(text)
     cache: dict[frozenset[str], dict[str, tuple[int, ...]]] = {}
@@ -162,7 +162,7 @@ def test_vowel_signs_do_not_break_words() -> None:
     assert len(split_words("हिन्दी भाषा")) == 2
 
 
-def test_a_question_of_stop_words_has_terms_that_are_only_in_texts() -> None:
+def test_a_question_of_stop_words_has_the_terms_of_texts() -> None:
     question, text = query_vector("who are you"), "You know who I am"
     assert query_vector("").indices == []
     assert not {*question.indices} & {*document_vector(text).indices}
@@ -178,7 +178,7 @@ def test_any_text_has_ascending_32_bit_terms_and_positive_weights(text: str) -> 
     assert set(query_vector(f"{text} zebra").indices) <= set(document_vector(f"{text} zebra").indices)
 
 
-def test_repetition_counts_less_each_time_and_length_counts_against() -> None:
+def test_repeated_words_add_less_weight_and_long_texts_reduce_it() -> None:
     def weight(text: str) -> float:
         vector = document_vector(text)
         return vector.values[vector.indices.index(next(iter(terms("zebra"))))]
@@ -189,7 +189,7 @@ def test_repetition_counts_less_each_time_and_length_counts_against() -> None:
 
 
 @given(st.text("abc the é中."), st.text("abc the é中."))
-def test_what_a_text_holds_of_a_question_weighs_as_it_does_in_its_vector(text: str, question: str) -> None:
+def test_the_weights_of_the_terms_of_a_question_are_equal_to_the_vector(text: str, question: str) -> None:
     vector, asked = document_vector(text), query_vector(f"{question} zebra")
     wanted = dict(zip(asked.indices, asked.values, strict=True))
     weights = dict(zip(vector.indices, vector.values, strict=True))
@@ -198,9 +198,9 @@ def test_what_a_text_holds_of_a_question_weighs_as_it_does_in_its_vector(text: s
     }
 
 
-def test_a_word_with_a_million_marks_has_the_terms_of_one_with_few() -> None:
+def test_a_word_with_a_million_marks_has_the_terms_of_a_word_with_few_marks() -> None:
     few, many = ("caf" + "e\u0301\u0316" + "\u0301\u0316" * times + " open" for times in (29, 500_000))
-    assert split_words(many) == split_words(few)  # sorting so many marks takes minutes
+    assert split_words(many) == split_words(few)  # sorting a million marks takes minutes
     assert split_words(many)[-1] == "open"
 
 
