@@ -1,4 +1,4 @@
-"""Toolsets: the same tools, offered or run differently."""
+"""Toolsets: the same tools, with other names, policies or wrappers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_toolset_is_a_sequence_of_tools_and_functions_become_tools() -> None:
     assert repr(tools) == "Toolset(read, write, search)"
 
 
-def test_all_name_clashes_are_found_at_construction() -> None:
+def test_all_name_conflicts_are_found_at_construction() -> None:
     with pytest.raises(ToolDefinitionError) as both:
         FILES + Toolset([read.with_changes(description="x"), write.with_changes(description="y")])
     assert both.value.names == ("read", "write")
@@ -62,7 +62,7 @@ def test_all_name_clashes_are_found_at_construction() -> None:
     with pytest.raises(ToolDefinitionError) as twice:
         Toolset([search, search])
     assert twice.value.names == ("search",)
-    assert names(FILES + FILES) == ["read", "write"]  # the very same tools do not clash
+    assert names(FILES + FILES) == ["read", "write"]  # the same tool twice is no conflict
 
 
 def test_prefix_rename_and_filter() -> None:
@@ -74,7 +74,7 @@ def test_prefix_rename_and_filter() -> None:
     assert names(FILES) == ["read", "write"]
 
 
-def test_a_prefix_meets_the_original_name_not_the_mapped_one() -> None:
+def test_a_prefix_is_added_to_the_original_name_and_not_to_the_mapped_name() -> None:
     dotted = Toolset([read.with_changes(name="fs.read")]).prefixed("x.")
     assert dotted[0].original_name == "x.fs.read"
 
@@ -85,7 +85,7 @@ async def test_approval_and_policy_apply_to_every_tool() -> None:
     assert [one.policy.timeout for one in FILES.with_policy(timeout=3)] == [3, 3]
 
 
-async def test_a_limit_is_shared_by_the_whole_set_within_a_run() -> None:
+async def test_a_limit_is_shared_by_the_complete_set_within_a_run() -> None:
     limited = FILES.limited(2)
     one: dict[str, int] = {}
     statuses = [(await ask(made, calls=one)).status for made in (limited[0], limited[1], limited[0])]
@@ -94,7 +94,7 @@ async def test_a_limit_is_shared_by_the_whole_set_within_a_run() -> None:
     assert (await ask(limited[0])).ok
 
 
-def test_limits_and_caches_of_less_than_nothing_are_refused() -> None:
+def test_negative_limits_and_sizes_of_caches_are_refused() -> None:
     for wrong in (-1, 1.5, "3", True):
         with pytest.raises(ToolDefinitionError) as limited:
             FILES.limited(wrong)  # type: ignore[arg-type]

@@ -104,14 +104,14 @@ async def test_public_methods_become_tools_bound_to_their_object() -> None:
     assert await result_of(Toolset.from_object(Desk("Bob")), "renamed") == "Bob"
 
 
-def test_names_docstrings_and_policies_are_those_of_the_methods() -> None:
+def test_tools_have_the_names_docstrings_and_policies_of_the_methods() -> None:
     tools = {one.name: one for one in Toolset.from_object(Desk("Ann"))}
     assert tools["first"].description == "Look a key up."
     assert tools["first"].spec.parameters["properties"]["key"]["description"] == "What to look up."
     assert tools["renamed"].policy.timeout == 3
 
 
-def test_methods_are_chosen_by_name() -> None:
+def test_methods_are_selected_by_name() -> None:
     desk = Desk("Ann")
     assert names(Toolset.from_object(desk, only=["plain", "first"])) == ["plain", "first"]
     assert names(Toolset.from_object(desk, without=["plain", "decorated", "later", "cached"])) == [
@@ -121,7 +121,7 @@ def test_methods_are_chosen_by_name() -> None:
 
 
 @pytest.mark.parametrize("name", ["_private", "_Desk__secret", "__init__", "danger", "handler", "password", "Nested"])
-def test_what_is_private_or_no_method_cannot_even_be_asked_for(name: str) -> None:
+def test_a_private_name_or_an_attribute_that_is_not_a_method_cannot_be_selected(name: str) -> None:
     with pytest.raises(ToolDefinitionError) as caught:
         Toolset.from_object(Desk("Ann"), only=[name])
     assert caught.value.names == (name,)
@@ -133,13 +133,13 @@ def test_all_unknown_names_are_listed() -> None:
     assert caught.value.names == ("frist", "xyz")
 
 
-def test_a_text_is_no_list_of_names() -> None:
+def test_a_text_is_not_a_list_of_names() -> None:
     with pytest.raises(ToolDefinitionError) as caught:
         Toolset.from_object(Desk("Ann"), only="first", without="plain")
     assert caught.value.names == ("only", "without")
 
 
-def test_methods_of_another_packages_base_class_are_left_out_unless_they_are_named() -> None:
+def test_methods_of_a_base_class_of_another_package_are_skipped_unless_they_are_named() -> None:
     class Settings(BaseModel):
         token: str
 
@@ -156,7 +156,7 @@ def test_methods_of_another_packages_base_class_are_left_out_unless_they_are_nam
     assert names(Toolset.from_object({})) == []
 
 
-def test_classes_and_modules_are_no_objects_and_objects_no_modules() -> None:
+def test_classes_and_modules_are_not_objects_and_objects_are_not_modules() -> None:
     for wrong in (Desk, math):
         with pytest.raises(ToolDefinitionError):
             Toolset.from_object(wrong)
@@ -164,7 +164,7 @@ def test_classes_and_modules_are_no_objects_and_objects_no_modules() -> None:
         Toolset.from_module(Desk("Ann"))  # type: ignore[arg-type]
 
 
-def test_every_method_that_cannot_be_described_is_named_at_once() -> None:
+def test_all_methods_that_cannot_be_described_are_named_together() -> None:
     class Odd:
         def one(self, a: Unknown) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
@@ -223,7 +223,7 @@ async def test_functions_written_in_a_module_become_tools(monkeypatch: pytest.Mo
     assert await result_of(tools, "alias", '{"q": "x"}') == "x"
 
 
-def test_imported_ones_are_offered_when_they_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_imported_functions_are_offered_if_they_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     made = module(SOURCE, monkeypatch)
     assert names(Toolset.from_module(made, only=["calculate", "search"])) == ["calculate", "search"]
     assert names(Toolset.from_module(made, without=["search", "alias"])) == ["later", "decorated_name"]
@@ -233,12 +233,12 @@ def test_imported_ones_are_offered_when_they_are_named(monkeypatch: pytest.Monke
         assert caught.value.names == (name,)
 
 
-def test_the_public_names_a_module_lists_are_what_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_functions_of_the_public_names_of_a_module_are_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     source = SOURCE + '__all__ = ["calculate", "search", "Thing", "_hidden", "missing"]\n'
     assert names(Toolset.from_module(module(source, monkeypatch))) == ["calculate", "search"]
 
 
-def test_a_clash_inside_a_module_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conflict_inside_a_module_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     source = SOURCE + '\n@tool(name="search")\ndef other() -> str:\n    return "o"\n'
     made = module(source, monkeypatch)
     with pytest.raises(ToolDefinitionError) as caught:
@@ -252,7 +252,7 @@ async def test_a_module_of_the_standard_library_works_too() -> None:
     assert await result_of(tools, "sqrt", '{"x": 9}') == "3.0"
 
 
-async def test_toolsets_from_both_compose_like_any_other() -> None:
+async def test_toolsets_of_objects_and_modules_compose_like_other_toolsets() -> None:
     tools = Toolset.from_object(Desk("Ann"), only=["plain"]).prefixed("desk_") + Toolset([calculate])
     assert names(tools) == ["desk_plain", "calculate"]
     assert all(isinstance(one, Tool) for one in tools)

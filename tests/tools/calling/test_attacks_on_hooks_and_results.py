@@ -1,4 +1,4 @@
-"""Wrappers, predicates and results that do what they may not."""
+"""Wrappers, predicates and results that break their contracts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def plain() -> str:
 
 
 @pytest.mark.parametrize("answer", [None, "text", 5, ("a", "b"), ToolResult])
-async def test_a_wrapper_that_returns_no_result_is_an_error_that_says_so(answer: Any) -> None:
+async def test_a_wrapper_without_a_result_is_an_error_that_names_the_returned_type(answer: Any) -> None:
     async def around(proceed: Any, call: Any, context: Any) -> Any:
         return answer
 
@@ -35,7 +35,7 @@ async def test_a_wrapper_that_returns_no_result_is_an_error_that_says_so(answer:
 
 
 @pytest.mark.parametrize("content", [object(), [object()], None, {"a": 1}])
-async def test_content_that_a_wrapper_puts_in_is_made_fit_for_a_model(content: Any) -> None:
+async def test_content_of_a_wrapper_is_converted_for_a_model(content: Any) -> None:
     async def around(proceed: Any, call: Any, context: Any) -> Any:
         result = await proceed(call, context)
         result.content = content
@@ -65,7 +65,7 @@ class Waits:
         lambda *_: asyncio.gather(never()),
     ],
 )
-async def test_a_predicate_that_never_decides_takes_as_long_as_a_call_may(predicate: Any) -> None:
+async def test_a_predicate_that_never_decides_ends_at_the_time_limit_of_a_call(predicate: Any) -> None:
     made = plain.with_changes(approval=predicate, timeout=0.05)
     result = await ask(made)
     assert (result.status, type(result.error)) == ("denied", TimeoutError)
@@ -82,7 +82,7 @@ async def test_a_predicate_that_is_cancelled_from_inside_does_not_cancel_the_run
     assert await made.needs_approval(ToolCall("c", "plain", ""), ToolContext(None))
 
 
-async def test_items_that_come_without_waiting_leave_the_loop_to_others() -> None:
+async def test_items_without_a_wait_do_not_block_the_loop() -> None:
     async def endless() -> AsyncIterator[str]:
         while True:
             yield ""
@@ -105,7 +105,7 @@ async def test_items_that_come_without_waiting_leave_the_loop_to_others() -> Non
 
 
 @pytest.mark.parametrize("kind", ["generator", "async generator", "iterator", "iterator of a coroutine"])
-async def test_what_yields_without_end_ends_where_no_policy_limits_it(
+async def test_an_endless_generator_without_a_limit_of_a_policy_ends(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(result_content, "_MAX_UNLIMITED", 10_000)

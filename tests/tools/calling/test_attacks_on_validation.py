@@ -1,4 +1,4 @@
-"""What a hostile schema of a server, or hostile arguments of a model, could make validation cost, and what it costs."""
+"""Hostile schemas of a server and hostile arguments of a model: the cost of their validation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def ask(made: Tool, arguments: Any) -> ToolResult:
 
 
 async def answered(made: Tool, arguments: Any) -> tuple[ToolResult, float]:
-    """Return the result of a call, and the most seconds of a processor in which nothing else could run."""
+    """Return the result of a call, and the longest time in seconds of a processor in which the loop was blocked."""
     longest, last = 0.0, time.process_time()
     asking = asyncio.create_task(ask(made, arguments))
     while not asking.done():
@@ -70,7 +70,7 @@ COLLIDING = [number * _PRIME for number in range(60_000)]
         (list[dict[int, int] | None], [{str(number): 1 for number in COLLIDING}]),
     ],
 )
-async def test_numbers_of_equal_hashes_are_refused_where_they_would_be_hashed(kind: Any, value: Any) -> None:
+async def test_numbers_of_equal_hashes_are_refused_before_they_are_hashed(kind: Any, value: Any) -> None:
     result, longest = await answered(taking(kind), {"x": value})
     assert result.status == "error"
     assert "more than 4,000 values" in str(result.content) or "more than 2,000 values" in str(result.content)
@@ -88,7 +88,7 @@ async def test_numbers_of_equal_hashes_are_refused_where_they_would_be_hashed(ki
         (list[int], list(range(30_000))),
     ],
 )
-async def test_ordinary_collections_may_be_larger(kind: Any, value: Any) -> None:
+async def test_ordinary_collections_can_be_larger(kind: Any, value: Any) -> None:
     assert (await ask(taking(kind), {"x": value})).content == "taken"
 
 
@@ -100,7 +100,7 @@ async def test_ordinary_collections_may_be_larger(kind: Any, value: Any) -> None
         ("[ab]*a[ab]{1,900}c", "abbab" * 400_000),
     ],
 )
-async def test_a_text_is_held_against_a_large_pattern_as_long_as_that_takes_little(pattern: str, text: str) -> None:
+async def test_a_text_is_checked_with_a_large_pattern_only_if_the_check_is_short(pattern: str, text: str) -> None:
     made = described(x={"type": "string", "pattern": pattern})
     result, longest = await answered(made, {"x": text})
     assert result.status == "error"
@@ -115,7 +115,7 @@ async def test_patterns_that_take_long_to_compile_are_not_compiled() -> None:
     assert longest < 5
 
 
-async def test_a_validator_that_takes_long_to_make_is_made_in_a_thread() -> None:
+async def test_a_validator_that_takes_long_to_create_is_created_in_a_thread() -> None:
     made = described(**{f"x{number}": {"enum": [{"n": one} for one in range(40)]} for number in range(2_000)})
     ticks = 0
 
@@ -152,7 +152,7 @@ async def test_a_validator_that_takes_long_to_make_is_made_in_a_thread() -> None
         ("a{99999999999999}", 999_999_999),
     ],
 )
-def test_the_size_of_a_pattern_is_what_it_repeats_written_out(pattern: str, size: int) -> None:
+def test_the_size_of_a_pattern_includes_its_repetitions(pattern: str, size: int) -> None:
     assert pattern_size(pattern) == size
 
 
@@ -169,7 +169,7 @@ def test_the_size_of_a_pattern_is_what_it_repeats_written_out(pattern: str, size
         ({"type": "string", "pattern": r"^\d{3}$"}, "123", "1234"),
     ],
 )
-async def test_bounds_of_any_size_are_held_exactly(schema: Any, good: Any, bad: Any) -> None:
+async def test_bounds_of_any_size_are_checked_exactly(schema: Any, good: Any, bad: Any) -> None:
     made = described(x=schema)
     if good is not None:
         assert (await ask(made, {"x": good})).content == "taken"

@@ -114,7 +114,7 @@ async def call_with_a_time_limit() -> str:
         call_with_a_time_limit,
     ],
 )
-async def test_a_cancellation_inside_a_tool_leaves_it_its_time(
+async def test_a_cancellation_inside_a_tool_does_not_shorten_its_time(
     call: Callable[[Tool], Coroutine[Any, Any, ToolResult]], function: Callable[[], Any], clock: Clock
 ) -> None:
     result = await call(Tool(function, timeout=LONG))
@@ -123,7 +123,7 @@ async def test_a_cancellation_inside_a_tool_leaves_it_its_time(
     assert current is not None and current.cancelling() == 0
 
 
-async def test_a_scope_of_anyio_inside_a_tool_leaves_it_its_time() -> None:
+async def test_a_scope_of_anyio_inside_a_tool_does_not_shorten_its_time() -> None:
     """anyio repeats its cancellation in each step of the loop, so its time cannot be controlled."""
 
     async def scope() -> str:
@@ -197,7 +197,7 @@ async def test_a_cancellation_that_is_pending_before_a_call_cancels_it(approval:
         await asyncio.create_task(cancelled())
 
 
-async def test_what_asyncio_refuses_to_wait_for_is_an_error() -> None:
+async def test_an_awaitable_that_asyncio_refuses_is_an_error() -> None:
     class OtherFuture(asyncio.Future[Any]):
         pass
 
@@ -266,7 +266,7 @@ async def test_the_message_of_a_cancellation_reaches_the_code() -> None:
     assert messages == [("why",)]
 
 
-async def test_code_that_is_left_behind_is_closed_in_its_task_and_context(clock: Clock) -> None:
+async def test_abandoned_code_is_closed_in_its_task_and_context(clock: Clock) -> None:
     variable = ContextVar("variable", default=0)
     tasks: list[Any] = []
 
@@ -285,7 +285,7 @@ async def test_code_that_is_left_behind_is_closed_in_its_task_and_context(clock:
 
 
 @pytest.mark.parametrize("kind", ["scope", "group"])
-async def test_a_scope_of_code_that_was_left_behind_does_not_cancel_the_caller(kind: str, clock: Clock) -> None:
+async def test_a_scope_of_abandoned_code_does_not_cancel_the_caller(kind: str, clock: Clock) -> None:
     @tool(timeout=1.0)
     async def in_a_scope() -> None:
         if kind == "scope":
@@ -328,7 +328,7 @@ async def test_an_exception_of_a_task_that_a_tool_waits_for_is_not_logged(is_lef
 
 
 @pytest.mark.parametrize("listener", ["on_start", "on_end"])
-async def test_a_listener_that_ignores_its_cancellation_is_left_behind(listener: str, clock: Clock) -> None:
+async def test_a_listener_that_ignores_its_cancellation_is_abandoned(listener: str, clock: Clock) -> None:
     async def ignore(_: Any) -> None:
         await stubborn()
 

@@ -1,4 +1,4 @@
-"""Whatever a schema and the arguments are, reading them ends within the time limit and the loop goes on meanwhile."""
+"""Reading any arguments with any schema ends within the time limit, and the loop continues meanwhile."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def doubling(levels: int, option: Any) -> dict[str, Any]:
         lambda ref: {"anyOf": [{"type": "array", "items": ref}, {"type": "array", "items": ref}, ref, ref]},
     ],
 )
-async def test_alternatives_that_double_are_looked_at_once_each(option: Any) -> None:
+async def test_alternatives_that_double_are_checked_once_each(option: Any) -> None:
     made = Tool.from_json_schema("t", "", doubling(40, option), echo)
     value: Any = "text"
     assert (await ask(made, x=value)).status == "error"
@@ -50,7 +50,7 @@ async def test_alternatives_that_double_are_looked_at_once_each(option: Any) -> 
     assert (await ask(made, x=value)).status == "error"
 
 
-async def test_a_product_of_alternatives_and_items_is_given_up_and_the_reason_is_named() -> None:
+async def test_a_product_of_alternatives_and_items_is_stopped_and_the_reason_is_named() -> None:
     options = [{"type": "object", "required": [f"a{number}"]} for number in range(3_000)]
     made = Tool.from_json_schema("t", "", {"properties": {"x": {"type": "array", "items": {"anyOf": options}}}}, echo)
     asking = asyncio.create_task(ask(made, x=[{}] * 3_000))
@@ -65,7 +65,7 @@ async def test_a_product_of_alternatives_and_items_is_given_up_and_the_reason_is
         ({"type": "object", "required": [f"a{number}" for number in range(2_000)]}, {}),
     ],
 )
-async def test_a_product_of_what_is_expected_and_items_is_not_written_out(item: Any, value: Any) -> None:
+async def test_the_error_of_many_items_with_many_alternatives_is_short(item: Any, value: Any) -> None:
     made = Tool.from_json_schema("t", "", {"properties": {"x": {"type": "array", "items": item}}}, echo, timeout=LONG)
     asking = asyncio.create_task(ask(made, x=[value] * 20_000))
     assert await longest_wait(asking) < 2
@@ -77,7 +77,7 @@ Wide = create_model("Wide", **{f"f{number}": (int, ...) for number in range(30)}
 
 
 @pytest.mark.parametrize("count", [2_000, 30_000])
-async def test_a_product_of_fields_and_objects_is_given_up_and_the_reason_is_named(count: int) -> None:
+async def test_a_product_of_fields_and_objects_is_stopped_and_the_reason_is_named(count: int) -> None:
     async def take(x: list[Wide]) -> str:  # type: ignore[valid-type]
         return f"{len(x)} taken"
 
@@ -105,7 +105,7 @@ LONE = "\ud800"
         {"$ref": f"#/$defs/{LONE}"},
     ],
 )
-async def test_a_schema_with_characters_that_no_text_has_ends_in_a_result(schema: dict[str, Any]) -> None:
+async def test_a_schema_with_invalid_characters_ends_in_a_result(schema: dict[str, Any]) -> None:
     document = {"type": "object", "properties": {"x": schema}, "$defs": {LONE: {"enum": [LONE]}}}
     try:
         made = Tool.from_json_schema("t", "", document, echo, trust="untrusted")
@@ -130,7 +130,7 @@ class Listed(BaseModel):
 
 
 class Hidden(BaseModel):
-    """The names of its fields are those of parts of a schema."""
+    """Its fields have the names of parts of a schema."""
 
     default: Hidden | Other | None = None
     metadata: Hidden | Other | None = None
@@ -148,7 +148,7 @@ def levels(name: str, count: int, value: Any) -> Any:
 
 
 async def longest_wait(asking: asyncio.Task[Any]) -> float:
-    """Return how much was computed at most while the event loop did nothing: seconds of a processor."""
+    """Return the longest time in seconds of a processor in which the event loop was blocked."""
     longest, last = 0.0, time.process_time()
     while not asking.done():
         await asyncio.sleep(0.005)
@@ -220,7 +220,7 @@ def paired(count: int) -> Any:
         (numbers, [[]] * 1_600_000),
     ],
 )
-async def test_types_that_are_alike_and_values_that_are_large_end_and_block_nothing(function: Any, value: Any) -> None:
+async def test_similar_types_and_large_values_end_and_do_not_block_the_loop(function: Any, value: Any) -> None:
     made = Tool(function, timeout=LONG)
     asking = asyncio.create_task(ask(made, x=value))
     await asyncio.sleep(0)
@@ -229,10 +229,10 @@ async def test_types_that_are_alike_and_values_that_are_large_end_and_block_noth
     assert result.status == "error", result.content
     assert isinstance(result.error, ToolArgumentError)
     assert len(result.content) < 20_000
-    assert longest < 1  # some 50 ms on a machine that has nothing else to do
+    assert longest < 1  # about 50 ms on an idle machine
 
 
-async def test_names_and_tags_that_a_model_makes_up_are_shown_in_short() -> None:
+async def test_names_and_tags_of_a_model_are_shortened() -> None:
     class Cat(BaseModel):
         kind: Literal["cat"]
 
@@ -248,7 +248,7 @@ async def test_names_and_tags_that_a_model_makes_up_are_shown_in_short() -> None
     assert "'cat', 'dog'" in str(result.content)
 
 
-async def test_what_is_nested_little_is_taken_whatever_the_types_are() -> None:
+async def test_values_with_little_nesting_are_accepted_for_any_types() -> None:
     for function, value in (
         (left, levels("child", 6, 3)),
         (left, levels("child", 6, {"size": "1"})),
@@ -287,7 +287,7 @@ free, where = threading.Event(), list[threading.Thread]()
 
 
 def slow(value: int = 1) -> int:
-    """Take long, and note where."""
+    """Take long, and note the thread."""
     where.append(threading.current_thread())
     free.wait(LONG)
     return value
@@ -295,7 +295,7 @@ def slow(value: int = 1) -> int:
 
 @pytest.fixture
 def slowly() -> Iterator[None]:
-    """Have `slow` take as long as the test."""
+    """Set the duration of `slow` to the duration of the test."""
     free.clear()
     where.clear()
     yield
@@ -333,7 +333,7 @@ async def timed_out(made: Tool, **arguments: Any) -> threading.Thread | None:
     return None
 
 
-async def test_a_validator_of_the_users_own_counts_towards_the_time_limit_and_does_not_block_the_loop(
+async def test_a_custom_validator_counts_towards_the_time_limit_and_does_not_block_the_loop(
     slowly: None,
 ) -> None:
     @tool
@@ -344,7 +344,7 @@ async def test_a_validator_of_the_users_own_counts_towards_the_time_limit_and_do
 
 
 @pytest.mark.parametrize("policy", [{"retries": 1}, {"approval": lambda arguments, context: False}])
-async def test_the_time_limit_of_reading_holds_under_any_policy(policy: Any, slowly: None) -> None:
+async def test_the_time_limit_of_reading_applies_under_any_policy(policy: Any, slowly: None) -> None:
     @tool(timeout=0.2, **policy)
     async def take(x: Annotated[int, AfterValidator(slow)]) -> str:
         return "taken"

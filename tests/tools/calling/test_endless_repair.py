@@ -1,4 +1,4 @@
-"""Repairing arguments takes time in proportion to their length, whatever a model wrote."""
+"""Repairing arguments of any model takes time in proportion to their length."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_text_that_cannot_be_repaired_is_an_argument_error(text: str) -> None:
         json.dumps("{'x': \"it's \\\"so\\\"\", 'y': None}"),
     ],
 )
-def test_what_is_nearly_json_is_still_repaired(text: str) -> None:
+def test_arguments_that_are_nearly_json_are_still_repaired(text: str) -> None:
     assert made().validate(text) == {"x": 'it\'s "so"', "y": None}
 
 
@@ -65,12 +65,12 @@ def test_what_is_nearly_json_is_still_repaired(text: str) -> None:
         "x = 1",
     ],
 )
-def test_arguments_that_were_cut_or_are_unclear_are_not_made_up(text: str) -> None:
+def test_arguments_that_were_cut_or_are_unclear_are_not_invented(text: str) -> None:
     with pytest.raises(ToolArgumentError):
         made().validate(text)
 
 
-def test_nulls_are_taken_out_of_unions_that_double() -> None:
+def test_nulls_are_removed_from_unions_that_double() -> None:
     def option(number: int) -> dict[str, Any]:
         return {"anyOf": [{"$ref": f"#/$defs/d{number + 1}"}] * 2}
 

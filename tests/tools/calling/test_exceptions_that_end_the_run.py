@@ -34,7 +34,7 @@ class Panic(BaseException):
 
 
 class Said:
-    """Its text cannot be read without stopping."""
+    """An exception whose text cannot be read without an exception that ends the run."""
 
     def __str__(self) -> str:
         raise Stop
@@ -101,14 +101,14 @@ def in_an_async_generator() -> Any:
     return stops
 
 
-def in_a_task_of_its_own() -> Any:
+def in_a_separate_task() -> Any:
     async def stops() -> None:
         await asyncio.create_task(later_in_a_coroutine()())
 
     return stops
 
 
-def in_what_it_does_when_it_is_cancelled() -> Any:
+def in_its_cleanup_after_a_cancellation() -> Any:
     @tool(timeout=0.02)
     async def stops() -> None:
         try:
@@ -140,7 +140,7 @@ def in_a_validator() -> Any:
     return stops
 
 
-def in_a_validator_that_is_asked_again() -> Any:
+def in_a_validator_that_is_called_again() -> Any:
     return Tool(in_a_validator(), retries=1, repair=True)
 
 
@@ -195,12 +195,12 @@ PLACES = [
     in_an_awaitable_of_a_thread,
     in_a_generator,
     in_an_async_generator,
-    in_a_task_of_its_own,
-    in_what_it_does_when_it_is_cancelled,
+    in_a_separate_task,
+    in_its_cleanup_after_a_cancellation,
     in_the_text_of_its_error,
     in_an_iterator_it_returns,
     in_a_validator,
-    in_a_validator_that_is_asked_again,
+    in_a_validator_that_is_called_again,
     in_a_retry,
     in_a_predicate,
     in_an_async_predicate,
@@ -216,7 +216,7 @@ def made(place: Callable[[], Any]) -> Tool:
 
 
 @pytest.mark.parametrize("place", PLACES)
-async def test_it_ends_a_run_and_is_stored_as_no_result(place: Callable[[], Any]) -> None:
+async def test_it_ends_a_run_and_is_not_stored_as_a_result(place: Callable[[], Any]) -> None:
     calls = Message(
         "assistant", "", tool_calls=[ToolCall("c", "stops", '{"n": 1}' if "validator" in place.__name__ else "")]
     )
@@ -251,7 +251,7 @@ async def test_it_passes_from_a_tool_that_is_closed_because_it_ignores_its_time_
 
 @pytest.mark.parametrize("place", [in_a_coroutine, later_in_a_coroutine, in_a_thread])
 @pytest.mark.parametrize("position", [0, 1])
-async def test_it_cancels_the_other_calls_at_once(place: Callable[[], Any], position: int) -> None:
+async def test_it_cancels_the_other_calls_immediately(place: Callable[[], Any], position: int) -> None:
     cancelled: list[str] = []
 
     async def waits() -> None:
@@ -275,7 +275,7 @@ async def test_it_cancels_the_other_calls_at_once(place: Callable[[], Any], posi
     assert current is not None and current.cancelling() == 0
 
 
-async def test_who_cancels_the_round_meanwhile_cancels_it() -> None:
+async def test_a_cancellation_of_the_round_meanwhile_cancels_it() -> None:
     async def waits() -> None:
         await asyncio.sleep(60)
 
@@ -304,7 +304,7 @@ async def test_it_passes_from_a_listener(listener: str) -> None:
         )
 
 
-async def test_it_cancels_the_other_calls_at_once_from_a_listener_of_a_late_call() -> None:
+async def test_it_cancels_the_other_calls_immediately_from_a_listener_of_a_late_call() -> None:
     over: list[bool] = []
 
     @tool(timeout=1)
@@ -383,7 +383,7 @@ def test_exceptions_of_python_pass_too(error: type[BaseException]) -> None:
     assert Agent(ScriptedModel(["fine"])).run_sync("go").output == "fine"
 
 
-def test_a_group_with_one_in_it_passes() -> None:
+def test_a_group_that_contains_it_passes() -> None:
     async def stops() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(later_in_a_coroutine()())
@@ -397,7 +397,7 @@ def test_a_group_with_one_in_it_passes() -> None:
     assert caught.group_contains(Stop)
 
 
-async def test_a_cancellation_of_the_tools_own_is_a_result() -> None:
+async def test_a_cancellation_by_the_tool_is_a_result() -> None:
     """Nobody cancelled the run: a task inside of the tool was."""
 
     async def waits() -> None:
@@ -415,7 +415,7 @@ async def test_a_cancellation_of_the_tools_own_is_a_result() -> None:
 
 
 @pytest.mark.parametrize("error", [Panic("overflow"), asyncio.CancelledError(), ValueError("no")])
-def test_a_reader_that_fails_at_once_is_asked_thoroughly(error: BaseException) -> None:
+def test_a_failing_reader_raises_the_exceptions_that_end_the_run(error: BaseException) -> None:
     reader = ArgumentReader(raises(error), 100, lambda text: {"n": 1})
     arguments = ToolArguments(reader, {})
     assert arguments.at_once('{"n": 1}') is None
@@ -430,7 +430,7 @@ def test_it_passes_from_a_reader() -> None:
         arguments.read("take", "{}", ToolPolicy())
 
 
-def test_leaving_in_a_tool_leaves_the_program() -> None:
+def test_an_exit_in_a_tool_exits_the_program() -> None:
     program = """
         from agentkit import Agent, Message, Reply, ScriptedModel, ToolCall
 

@@ -1,4 +1,4 @@
-"""A tool that fails `max_consecutive_failures` times in a row is not available any more to the run."""
+"""A tool that fails `max_consecutive_failures` times in a row is no longer available in the run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentkit_tools.dispatch import call_tools
 
 
 def scripted(endings: Iterable[object], **policy: Any) -> Tool:
-    """Return a tool that ends as it is told: an exception is raised, anything else is returned."""
+    """Return a tool with these endings: an exception is raised, another value is returned."""
     left = iter(endings)
 
     async def work(n: int = 0) -> Any:
@@ -40,7 +40,7 @@ async def statuses(made: Tool, times: int) -> list[str]:
     return [(await ask(made, counts)).status for _ in range(times)]
 
 
-async def test_the_last_failure_says_so_and_the_tool_is_not_called_again() -> None:
+async def test_the_last_failure_makes_the_tool_unavailable_and_it_is_not_called_again() -> None:
     made = scripted([ValueError("one"), ValueError("two"), "never"], max_consecutive_failures=2)
     counts: dict[str, int] = {}
     first, second, third = [await ask(made, counts) for _ in range(3)]
@@ -56,7 +56,7 @@ async def test_the_last_failure_says_so_and_the_tool_is_not_called_again() -> No
     assert third.content == "work was not called: it failed 2 times in a row in this run. Continue without it."
 
 
-async def test_a_success_between_failures_begins_the_count_anew() -> None:
+async def test_a_success_between_failures_restarts_the_count() -> None:
     endings = [ValueError(), "fine", ValueError(), "x" * 200_000, ValueError(), ValueError(), "never"]
     assert await statuses(scripted(endings, max_consecutive_failures=2), 7) == [
         "error", "success", "error", "too_large", "error", "unavailable", "unavailable",
@@ -66,7 +66,7 @@ async def test_a_success_between_failures_begins_the_count_anew() -> None:
 async def test_wrong_arguments_and_time_limits_are_failures() -> None:
     made = scripted(
         ["hang", "never"], max_consecutive_failures=2, timeout=0.3
-    )  # wrong arguments are read in a thread, in that time
+    )  # wrong arguments are read in a thread, within this time
     counts: dict[str, int] = {}
     assert (await ask(made, counts, '{"n": "many"}')).status == "error"
     second = await ask(made, counts)
@@ -95,7 +95,7 @@ async def test_a_call_that_ignores_its_time_limit_is_a_failure() -> None:
     over.append(True)
 
 
-async def test_what_is_denied_or_cancelled_is_neither_failure_nor_success() -> None:
+async def test_denied_and_cancelled_calls_are_neither_failures_nor_successes() -> None:
     endings = [ValueError(), asyncio.CancelledError(), ToolResult("", "", "no", "denied"), ValueError(), "never"]
     assert await statuses(scripted(endings, max_consecutive_failures=2), 5) == [
         "error", "cancelled", "denied", "unavailable", "unavailable",
@@ -111,14 +111,14 @@ async def test_the_attempts_of_one_call_are_one_failure() -> None:
     ]
 
 
-async def test_results_with_media_say_it_too() -> None:
+async def test_results_with_media_have_the_note_too() -> None:
     parts = (Text("broken"),)
     result = await ask(scripted([ToolResult("", "", parts, "error")], max_consecutive_failures=1), {})
     assert isinstance(result.content, tuple)
     assert "it failed once in this run" in "".join(part.text for part in result.content if isinstance(part, Text))
 
 
-async def test_every_run_and_every_tool_counts_for_itself() -> None:
+async def test_every_run_and_every_tool_has_a_separate_count() -> None:
     made = scripted([ValueError()] * 4, max_consecutive_failures=2)
     other = made.with_changes(name="other")
     first, second = dict[str, int](), dict[str, int]()
@@ -128,12 +128,12 @@ async def test_every_run_and_every_tool_counts_for_itself() -> None:
     assert (await ask(made, first)).status == "unavailable"
 
 
-async def test_where_nothing_is_counted_a_tool_stays() -> None:
+async def test_without_a_count_a_tool_stays_available() -> None:
     made = scripted([ValueError()] * 5, max_consecutive_failures=1)
     assert [(await ask(made, None)).status for _ in range(5)] == ["error"] * 5
 
 
-async def test_a_success_that_ends_after_the_last_failure_does_not_bring_it_back() -> None:
+async def test_a_success_that_ends_after_the_last_failure_does_not_restore_the_tool() -> None:
     release = asyncio.Event()
 
     @tool(max_consecutive_failures=1)
@@ -152,7 +152,7 @@ async def test_a_success_that_ends_after_the_last_failure_does_not_bring_it_back
     assert (await ask(work, counts, '{"waits": true}')).status == "unavailable"
 
 
-async def test_it_holds_through_wrappers() -> None:
+async def test_the_count_applies_through_wrappers() -> None:
     made = (
         Toolset([scripted([ValueError()] * 5, max_consecutive_failures=1)])
         .prefixed("x_")
@@ -163,13 +163,13 @@ async def test_it_holds_through_wrappers() -> None:
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "2"])
-def test_tries_are_a_whole_number_of_1_or_more(wrong: Any) -> None:
+def test_the_number_of_failures_is_a_whole_number_of_1_or_more(wrong: Any) -> None:
     with pytest.raises(ToolDefinitionError) as caught:
         tool(max_consecutive_failures=wrong)(scripted)
     assert caught.value.names == ("max_consecutive_failures",)
 
 
-async def test_a_run_goes_on_and_the_model_reads_it() -> None:
+async def test_a_run_continues_and_the_model_reads_the_note() -> None:
     calls = [
         Reply(Message("assistant", "", tool_calls=[ToolCall(f"c{number}", "work", json.dumps({"n": number}))]))
         for number in range(3)

@@ -1,4 +1,4 @@
-"""Tools and models that misbehave: each call ends in a typed result, and the agent goes on."""
+"""Tools and models that misbehave: each call ends in a typed result, and the agent continues."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from agentkit.tools import Tool, ToolArgumentError, ToolContext, ToolResult, Too
 from agentkit.tools.types import ToolStatus
 
 
-def goes_on(*tools: Tool[..., Any] | Callable[..., Any], arguments: str = "{}", **options: Any) -> ToolResult:
-    """Let a model call the first tool; return how the call ended, when the agent went on after it."""
+def call_in_agent(*tools: Tool[..., Any] | Callable[..., Any], arguments: str = "{}", **options: Any) -> ToolResult:
+    """Call the first tool in a run of an agent that continues after it; return the result of the call."""
     name = tools[0].name if isinstance(tools[0], Tool) else tools[0].__name__
     asks = Message("assistant", tool_calls=(ToolCall("c1", name, arguments),))
     model = ScriptedModel([asks, "It goes on."])
@@ -45,7 +45,7 @@ def goes_on(*tools: Tool[..., Any] | Callable[..., Any], arguments: str = "{}", 
     return one
 
 
-# How it checks and decides
+# Validators and predicates
 
 
 def raises(error: BaseException, *, after: int = 0) -> Callable[[int], int]:
@@ -62,18 +62,18 @@ def raises(error: BaseException, *, after: int = 0) -> Callable[[int], int]:
 
 @pytest.mark.parametrize("error", [SystemExit(3), RuntimeError("no"), StopIteration("no"), ValueError("no")])
 @pytest.mark.parametrize("repair", [False, True])
-def test_validators_of_the_tools_own_may_raise_anything(error: BaseException, repair: bool) -> None:
+def test_custom_validators_may_raise_any_exception(error: BaseException, repair: bool) -> None:
     def take(n: int) -> int:
         return n
 
     for after, retries in ((0, 0), (1, 1)):
         take.__annotations__ = {"n": Annotated[int, AfterValidator(raises(error, after=after))]}
-        result = goes_on(Tool(take, repair=repair, retries=retries), arguments='{"n": 1}')
+        result = call_in_agent(Tool(take, repair=repair, retries=retries), arguments='{"n": 1}')
         assert (result.status, type(result.error)) == ("error", ToolArgumentError)
 
 
 @pytest.mark.parametrize("error", [StopIteration("no"), ZeroDivisionError("no")])
-def test_a_predicate_that_raises_anything_is_no_approval(error: BaseException) -> None:
+def test_a_predicate_that_raises_is_not_an_approval(error: BaseException) -> None:
     ran: list[int] = []
 
     def pay() -> None:
@@ -83,18 +83,18 @@ def test_a_predicate_that_raises_anything_is_no_approval(error: BaseException) -
         raise error
 
     with pytest.raises(Paused):
-        goes_on(Tool(pay, approval=decide))
+        call_in_agent(Tool(pay, approval=decide))
     asked: list[ToolCall] = []
 
     def agree(call: ToolCall) -> bool:
         asked.append(call)
         return True
 
-    assert goes_on(Tool(pay, approval=decide), approve=agree).status == "success"
+    assert call_in_agent(Tool(pay, approval=decide), approve=agree).status == "success"
     assert len(asked) == len(ran) == 1
 
 
-# What it does
+# Bodies of tools
 
 
 async def hangs() -> None:
@@ -127,9 +127,9 @@ async def hangs_in_items() -> Any:
     "function",
     [hangs, hangs_and_refuses_to_be_cancelled, hangs_in_its_thread, hangs_and_then_raises, hangs_in_items],
 )
-def test_what_hangs_is_a_timeout(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_that_hangs_is_a_timeout(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentkit_tools.calling.deadline._GRACE", 0.05)
-    assert goes_on(tool(timeout=0.1)(function)).status == "timeout"
+    assert call_in_agent(tool(timeout=0.1)(function)).status == "timeout"
 
 
 class Unspeakable(Exception):
@@ -162,61 +162,61 @@ def itself() -> Exception:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
 )
-def test_whatever_is_raised_is_a_result(where: str, error: BaseException, status: str) -> None:
+def test_any_exception_is_a_result(where: str, error: BaseException, status: str) -> None:
     def in_a_thread() -> None:
         raise error
 
     async def in_the_loop() -> None:
         raise error
 
-    result = goes_on(in_a_thread if where == "thread" else in_the_loop)
+    result = call_in_agent(in_a_thread if where == "thread" else in_the_loop)
     assert result.status == status
     assert len(str(result.content)) < 3_000
 
 
 @pytest.mark.parametrize("error", [SystemExit(1), SystemExit("x" * 10_000), KeyboardInterrupt()])
-def test_what_ends_a_thread_ends_the_call_in_it_and_no_more(error: BaseException) -> None:
+def test_an_exception_that_ends_a_thread_ends_only_the_call_in_it(error: BaseException) -> None:
     def leaves() -> None:
         raise error
 
-    result = goes_on(leaves)
+    result = call_in_agent(leaves)
     assert (result.status, result.error) == ("error", error)
     assert len(str(result.content)) < 3_000
 
 
 def kill(error: type[BaseException] = SystemExit) -> None:
-    """Set an exception in the thread this runs in, from outside of it."""
+    """Set an exception in the thread of this code, from another thread."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threading.get_ident()), ctypes.py_object(error))
 
 
-def test_a_tool_that_kills_its_thread_is_answered_and_the_next_one_runs() -> None:
+def test_a_tool_that_kills_its_thread_is_answered_and_the_next_tool_runs() -> None:
     def kills_itself() -> None:
         kill()
         while True:
             time.sleep(0.001)
 
-    def kills_the_thread_it_leaves() -> str:
+    def kills_its_thread() -> str:
         kill()
         return "gone"
 
     for _ in range(3):
-        assert goes_on(kills_itself).status == "error"
-        assert goes_on(kills_the_thread_it_leaves).status in ("error", "success")
-    assert goes_on(tool(lambda_like)).content == "alive"
+        assert call_in_agent(kills_itself).status == "error"
+        assert call_in_agent(kills_its_thread).status in ("error", "success")
+    assert call_in_agent(tool(lambda_like)).content == "alive"
 
 
 def lambda_like() -> str:
     return "alive"
 
 
-def test_recursion_without_end_is_an_error() -> None:
+def test_endless_recursion_is_an_error() -> None:
     def deeper() -> Any:
         return deeper()
 
-    assert "RecursionError" in str(goes_on(deeper).content)
+    assert "RecursionError" in str(call_in_agent(deeper).content)
 
 
-def test_a_hundred_megabytes_of_print_go_where_prints_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hundred_megabytes_of_output_go_to_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
     class Counting(io.StringIO):
         written = 0
 
@@ -231,11 +231,11 @@ def test_a_hundred_megabytes_of_print_go_where_prints_go(monkeypatch: pytest.Mon
 
     counting = Counting()
     monkeypatch.setattr(sys, "stdout", counting)
-    assert goes_on(prints).content == "printed"
+    assert call_in_agent(prints).content == "printed"
     assert counting.written > 100 << 20
 
 
-def test_a_tool_that_changes_its_arguments_changes_nothing_else() -> None:
+def test_a_tool_that_changes_its_arguments_changes_no_other_object() -> None:
     given = '{"items": [1, {"a": 2}]}'
 
     def spoils(items: list[Any]) -> str:
@@ -256,7 +256,7 @@ def test_a_tool_that_changes_its_arguments_changes_nothing_else() -> None:
         assert result.messages[1].tool_calls[0].arguments == given
 
 
-def test_a_retry_gets_arguments_that_the_attempt_before_has_not_spoilt() -> None:
+def test_a_retry_gets_the_original_arguments() -> None:
     seen: list[list[int]] = []
 
     @tool(retries=2, backoff=0)
@@ -265,11 +265,11 @@ def test_a_retry_gets_arguments_that_the_attempt_before_has_not_spoilt() -> None
         items.clear()
         raise ValueError("again")
 
-    assert goes_on(spoils, arguments='{"items": [1, 2]}').status == "error"
+    assert call_in_agent(spoils, arguments='{"items": [1, 2]}').status == "error"
     assert seen == [[1, 2]] * 3
 
 
-# What it returns
+# Results of tools
 
 
 class Silent:
@@ -400,7 +400,7 @@ ODD: list[Callable[[], Any]] = [
 
 
 @pytest.mark.parametrize("where", ["thread", "loop"])
-def test_whatever_is_returned_is_a_result(where: str) -> None:
+def test_any_returned_value_is_a_result(where: str) -> None:
     failures: list[int] = []
     for number, make in enumerate(ODD):
 
@@ -410,21 +410,21 @@ def test_whatever_is_returned_is_a_result(where: str) -> None:
         async def in_the_loop() -> Any:
             return make()  # noqa: B023
 
-        result = goes_on(in_a_thread if where == "thread" else in_the_loop)
+        result = call_in_agent(in_a_thread if where == "thread" else in_the_loop)
         if len(str(result.content)) >= 110_000:
             failures.append(number)
     assert failures == []
 
 
-def test_a_result_of_the_tools_own_that_is_none_says_what_is_wrong() -> None:
+def test_an_invalid_tool_result_is_an_error_that_names_the_problem() -> None:
     def answers() -> ToolResult:
         return ToolResult("", "", "fine", "nonsense")  # type: ignore[arg-type]
 
-    assert "status 'nonsense' is not one of success, error," in str(goes_on(answers).content)
+    assert "status 'nonsense' is not one of success, error," in str(call_in_agent(answers).content)
 
 
 @pytest.mark.parametrize("item", [lambda: "x" * 1_000, lambda: object(), lambda: {"a": 1}, lambda: Silent()])
-def test_items_without_end_end_at_the_size_limit(item: Callable[[], Any]) -> None:
+def test_endless_items_end_at_the_size_limit(item: Callable[[], Any]) -> None:
     async def endless() -> Any:
         while True:
             yield item()
@@ -433,14 +433,14 @@ def test_items_without_end_end_at_the_size_limit(item: Callable[[], Any]) -> Non
         while True:
             yield item()
 
-    assert goes_on(tool(max_result_chars=10_000)(endless)).status in ("too_large", "error")
-    assert goes_on(tool(max_result_chars=10_000)(endless_in_a_thread)).status in ("too_large", "error")
+    assert call_in_agent(tool(max_result_chars=10_000)(endless)).status in ("too_large", "error")
+    assert call_in_agent(tool(max_result_chars=10_000)(endless_in_a_thread)).status in ("too_large", "error")
 
 
-# Calling back
+# Calls back
 
 
-def test_a_tool_may_run_an_agent_of_its_own_in_the_loop_and_in_a_thread() -> None:
+def test_a_tool_may_run_another_agent_in_the_loop_and_in_a_thread() -> None:
     inner = Agent(ScriptedModel.repeat("inner"), "x")
 
     async def in_the_loop() -> str:
@@ -449,10 +449,10 @@ def test_a_tool_may_run_an_agent_of_its_own_in_the_loop_and_in_a_thread() -> Non
     def in_a_thread() -> str:
         return inner.run_sync("a").output + asyncio.run(inner.run("b")).output
 
-    assert goes_on(in_the_loop).content == goes_on(in_a_thread).content == "innerinner"
+    assert call_in_agent(in_the_loop).content == call_in_agent(in_a_thread).content == "innerinner"
 
 
-def test_calling_back_into_the_session_of_the_run_is_an_error_and_not_a_lock() -> None:
+def test_a_call_back_into_the_session_of_the_run_is_an_error_and_not_a_deadlock() -> None:
     session = Session()
     model = ScriptedModel([Message("assistant", tool_calls=(ToolCall("c", "back", "{}"),)), "It goes on."])
 
@@ -467,7 +467,7 @@ def test_calling_back_into_the_session_of_the_run_is_an_error_and_not_a_lock() -
     assert [message.role for message in session.conversation] == ["user", "assistant", "tool", "assistant"]
 
 
-def test_calling_itself_through_the_agent_without_end_ends() -> None:
+def test_an_endless_recursion_through_the_agent_ends() -> None:
     runs = 0
 
     @tool
@@ -483,7 +483,7 @@ def test_calling_itself_through_the_agent_without_end_ends() -> None:
     assert runs == 9
 
 
-# What the model sends
+# Calls of the model
 
 DEEP = 10_000
 ARGUMENTS = [
@@ -554,17 +554,17 @@ TAKERS = {
 
 
 @pytest.mark.parametrize("taker", TAKERS)
-def test_whatever_a_model_sends_is_answered_in_short(taker: str) -> None:
+def test_any_call_of_a_model_has_a_short_answer(taker: str) -> None:
     failures: list[str] = []
     for arguments in ARGUMENTS:
-        result = goes_on(TAKERS[taker], arguments=arguments)
+        result = call_in_agent(TAKERS[taker], arguments=arguments)
         if result.status not in ("success", "error", "denied") or len(str(result.content)) >= 20_000:
             failures.append(f"{arguments[:80]!r}: {result!r:.200}")
     assert failures == []
 
 
 @pytest.mark.parametrize("approval", ["always", lambda arguments, context: False])
-async def test_a_name_that_occurs_twice_is_refused_by_a_tool_that_can_need_approval(approval: Any) -> None:
+async def test_a_repeated_key_is_refused_by_a_tool_that_can_need_approval(approval: Any) -> None:
     @tool(approval=approval, repair=True)
     async def pay(value: int, more: Any = None) -> str:
         return str(value)

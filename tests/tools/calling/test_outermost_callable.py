@@ -1,4 +1,4 @@
-"""How a tool is run follows its outermost callable; its signature and docstring follow the wrapped function."""
+"""The outermost callable determines how a tool runs; the wrapped function determines signature and docstring."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def awaited(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def blocking(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap an async function in a sync one that waits for it, as `async_to_sync` does."""
+    """Wrap an async function in a sync function that waits for it, as `async_to_sync` does."""
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -54,7 +54,7 @@ def blocking(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def passing(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function in a sync one that returns what it returns, as many decorators do."""
+    """Wrap a function in a sync function that returns its result, like many decorators."""
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -128,7 +128,7 @@ async def ask(made: Tool, **arguments: Any) -> ToolResult:
 
 
 @pytest.mark.parametrize("name", CALLABLES)
-async def test_the_outermost_callable_decides_where_it_runs(name: str) -> None:
+async def test_the_outermost_callable_determines_the_thread_of_the_call(name: str) -> None:
     function, where = CALLABLES[name]
     made = Tool(function, name="look_up")
     assert (await ask(made)).content == f"{where} 7"
@@ -152,7 +152,7 @@ async def test_a_function_that_is_marked_as_a_coroutine_function_is_awaited() ->
     assert places == ["loop"]
 
 
-async def test_methods_of_a_class_body_are_run_as_they_are_written() -> None:
+async def test_methods_of_a_class_body_run_as_they_are_written() -> None:
     class Desk:
         @tool
         @blocking

@@ -1,4 +1,4 @@
-"""Results that come item by item, and results that take long to write: they end, and nothing of them is lost unsaid."""
+"""Results in items, and results that take long to write: they end, and omitted data is reported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def lines_later() -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("function", [lines, lines_later])
-async def test_what_a_generator_yields_beyond_the_limit_is_kept_whole(function: Callable[..., Any]) -> None:
+async def test_items_of_a_generator_beyond_the_limit_are_stored_completely(function: Callable[..., Any]) -> None:
     result = await ask(Tool(function, max_result_chars=100))
     everything = "".join(lines())
     assert result.status == "too_large"
@@ -60,7 +60,7 @@ async def test_media_are_counted_by_their_bytes() -> None:
     assert made == 10
 
 
-async def test_items_are_counted_by_their_size_and_a_result_that_goes_on_says_so() -> None:
+async def test_items_are_counted_by_their_size_and_a_longer_result_is_reported() -> None:
     made = 0
 
     @tool(max_result_chars=1_000)
@@ -77,7 +77,7 @@ async def test_items_are_counted_by_their_size_and_a_result_that_goes_on_says_so
 
 
 @pytest.mark.parametrize("item", ["", Image(b"x" * 10_000), [], b""])
-async def test_items_without_any_text_end_too(item: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_items_without_text_end_too(item: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentkit_tools.calling.result_content._MAX_READ", 20_000)
 
     @tool(max_result_chars=1_000)
@@ -92,7 +92,7 @@ async def test_items_without_any_text_end_too(item: Any, monkeypatch: pytest.Mon
     assert "goes on" in content or "only the first" in content
 
 
-async def test_a_generator_that_is_left_cleans_up_before_the_call_ends() -> None:
+async def test_a_generator_that_is_stopped_cleans_up_before_the_end_of_the_call() -> None:
     closed: list[str] = []
 
     @tool
@@ -146,7 +146,7 @@ async def test_a_returned_iterator_is_a_list_and_may_be_endless() -> None:
 
 
 class Other(collections.UserDict[Any, Any]):
-    """A mapping that is no dict."""
+    """A mapping that is not a dict."""
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ class Other(collections.UserDict[Any, Any]):
         lambda found: collections.deque([found]),
     ],
 )
-async def test_iterators_inside_of_a_result_are_read_once_and_never_without_end(inside: Callable[[Any], Any]) -> None:
+async def test_iterators_inside_of_a_result_are_read_once_and_never_endlessly(inside: Callable[[Any], Any]) -> None:
     @tool
     def some() -> Any:
         return inside(iter([1, 2]))
@@ -190,7 +190,7 @@ async def test_views_and_ranges_are_lists() -> None:
         assert (await ask(made)).status in ("too_large", "error")
 
 
-async def test_nothing_that_can_be_read_only_once_is_lost_beside_numbers_that_json_does_not_have() -> None:
+async def test_an_iterator_next_to_numbers_without_a_json_form_is_read_only_once() -> None:
     @tool
     def rows() -> Any:
         return {"rows": (n for n in [1, 2]), "mean": math.nan, (1, 2): -math.inf, "text": "\ud800", None: 1.5}
@@ -203,7 +203,7 @@ async def test_nothing_that_can_be_read_only_once_is_lost_beside_numbers_that_js
 
 
 class Slow(BaseModel):
-    """Takes its time to be written, until it is `free`, and notes `where` it is."""
+    """Takes long to be written, until it is `free`, and notes its thread in `where`."""
 
     free: ClassVar = threading.Event()
     where: ClassVar = list[threading.Thread]()

@@ -1,4 +1,4 @@
-"""A tool may use task groups: what goes wrong in one of their tasks is its own affair."""
+"""A tool may use task groups: an error in a task of a group affects only this tool."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_a_task_of_a_group_that_fails_is_an_error_of_the_tool(function: An
     assert "a task" in str(result.content)
     current = asyncio.current_task()
     assert current is not None and current.cancelling() == 0
-    await asyncio.sleep(0)  # nothing is cancelled late
+    await asyncio.sleep(0)  # no cancellation follows
 
 
 async def test_a_tool_that_answers_in_spite_of_it_has_answered() -> None:
@@ -90,7 +90,7 @@ async def test_a_tool_that_answers_in_spite_of_it_has_answered() -> None:
     assert (await ask(part)).content == "a part"
 
 
-async def test_a_wrapper_may_use_one_too() -> None:
+async def test_a_wrapper_may_use_a_task_group_too() -> None:
     async def around(proceed: Any, call: Any, context: Any) -> Any:
         try:
             await later()
@@ -106,8 +106,8 @@ async def test_a_wrapper_may_use_one_too() -> None:
 
 @pytest.mark.parametrize("function", [at_its_end, in_its_body, later])
 @pytest.mark.parametrize("after", [0.0, 0.02])
-async def test_who_cancels_the_calls_of_a_message_meanwhile_cancels_them(function: Any, after: float) -> None:
-    """Also while the group waits for a task that takes its time to end."""
+async def test_a_cancellation_of_the_calls_of_a_message_meanwhile_cancels_them(function: Any, after: float) -> None:
+    """Also while the group waits for a task that ends slowly."""
 
     async def slowly() -> None:
         async with asyncio.TaskGroup() as group:
@@ -124,7 +124,7 @@ async def test_who_cancels_the_calls_of_a_message_meanwhile_cancels_them(functio
         await task
 
 
-async def test_the_time_limit_holds_for_a_group() -> None:
+async def test_the_time_limit_applies_to_a_group() -> None:
     async def slow() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(asyncio.sleep(60))

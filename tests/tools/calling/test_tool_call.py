@@ -1,4 +1,4 @@
-"""A call always ends in a result the model can read."""
+"""A call always ends in a result that the model can read."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from tests.waiting import LONG
 
 @pytest.fixture
 def own_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pool of its own: what other tests left behind is not counted."""
+    """A separate pool: threads that other tests abandoned are not counted."""
     monkeypatch.setattr(tool_threads, "_tools", tool_threads._threads(tool_threads._MAX_TOOLS))
     monkeypatch.setattr(tool_threads, "_recalls", tool_threads._threads(tool_threads._MAX_RECALLS))
 
@@ -69,7 +69,7 @@ async def add(a: int, b: int = 1) -> int:
     return a + b
 
 
-async def test_a_good_call_reaches_the_function_and_answers_it() -> None:
+async def test_a_valid_call_reaches_the_function_and_returns_its_result() -> None:
     result = await ask(add, {"a": 2})
     assert (result.status, result.content, result.value, result.ok) == ("success", "3", 3, True)
     message = result.message
@@ -84,7 +84,7 @@ async def test_empty_arguments_are_no_arguments() -> None:
     assert (await ask(hello, "")).content == "hi"
 
 
-async def test_every_problem_is_named_at_once_with_what_was_sent() -> None:
+async def test_all_problems_are_named_with_the_values() -> None:
     result = await ask(add, '{"b": "x", "c": [1], "d": null}')
     assert result.status == "error"
     assert result.content == (
@@ -151,7 +151,7 @@ async def test_problems_deep_inside_are_named_by_path() -> None:
         ("\x00", "not valid JSON"),
     ],
 )
-async def test_hostile_arguments_come_back_as_a_short_text(text: str, reason: str) -> None:
+async def test_the_error_of_hostile_arguments_is_short(text: str, reason: str) -> None:
     result = await ask(add, text)
     assert result.status == "error"
     assert reason in str(result.content)
@@ -181,7 +181,7 @@ JSON = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.t
 
 
 @given(JSON)
-def test_any_json_value_gives_a_result_that_can_be_sent(value: Any) -> None:
+def test_any_json_value_has_a_result_that_can_be_sent(value: Any) -> None:
     @tool
     async def echo(value: Any) -> Any:
         return value
@@ -240,7 +240,7 @@ async def test_the_idempotency_key_is_stable_and_separates_runs_and_calls() -> N
     assert len({key, *(ToolContext(None, *ids).idempotency_key for ids in others)}) == 6
 
 
-# What a tool may do to its caller
+# Effects of a tool on its caller
 
 
 class Mute(Exception):
@@ -268,7 +268,7 @@ class Mute(Exception):
     ],
 )
 @pytest.mark.parametrize("where", ["coroutine", "thread"])
-async def test_whatever_is_raised_becomes_a_readable_error(where: str, error: BaseException, text: str | None) -> None:
+async def test_any_exception_becomes_a_readable_error(where: str, error: BaseException, text: str | None) -> None:
     if where == "coroutine":
 
         async def boom() -> None:
@@ -314,7 +314,7 @@ async def test_a_very_long_error_is_cut() -> None:
     assert len((await ask(boom)).content) < 3_000
 
 
-async def test_a_cancellation_of_its_own_is_a_result() -> None:
+async def test_a_cancellation_by_the_tool_is_a_result() -> None:
     @tool
     async def stop() -> None:
         raise asyncio.CancelledError
@@ -344,7 +344,7 @@ async def test_cancellation_from_outside_is_raised(timeout: float | None) -> Non
 
 
 @pytest.mark.parametrize("timeout", [None, 30.0])
-async def test_a_tool_that_swallows_cancellation_cannot_keep_the_run_alive(timeout: float | None) -> None:
+async def test_a_tool_that_ignores_cancellation_cannot_keep_the_run_alive(timeout: float | None) -> None:
     begun = asyncio.Event()
 
     @tool(timeout=timeout)
@@ -367,9 +367,7 @@ async def test_a_tool_that_swallows_cancellation_cannot_keep_the_run_alive(timeo
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("timeout", [None, 60.0])
 @pytest.mark.parametrize("canceller", ["asyncio", "anyio"])
-async def test_a_single_call_that_ignores_its_cancellation_is_left_behind(
-    timeout: float | None, canceller: str
-) -> None:
+async def test_a_single_call_that_ignores_its_cancellation_is_abandoned(timeout: float | None, canceller: str) -> None:
     """anyio repeats its cancellation in each step of the loop, so its time cannot be controlled."""
     over = False
 
@@ -412,7 +410,7 @@ async def test_a_single_call_runs_in_the_task_of_the_caller() -> None:
 
 
 @pytest.mark.parametrize("timeout", [None, 30.0])
-async def test_a_tool_may_cancel_the_run_it_belongs_to(timeout: float | None) -> None:
+async def test_a_tool_may_cancel_its_run(timeout: float | None) -> None:
     @tool(timeout=timeout)
     async def stop() -> str:
         task = asyncio.current_task()
@@ -425,7 +423,7 @@ async def test_a_tool_may_cancel_the_run_it_belongs_to(timeout: float | None) ->
         await asyncio.ensure_future(ask(stop))
 
 
-async def test_a_call_made_while_a_cancellation_is_handled_ends_like_any_other() -> None:
+async def test_a_call_during_the_handling_of_a_cancellation_ends_normally() -> None:
     @tool(timeout=0.01)
     async def hang() -> None:
         await asyncio.sleep(30)
@@ -444,7 +442,7 @@ async def test_a_call_made_while_a_cancellation_is_handled_ends_like_any_other()
 
 
 @pytest.mark.parametrize("where", ["at once", "later", "thread", "late"])
-async def test_what_a_failed_call_held_is_free_as_soon_as_nobody_has_its_result(where: str) -> None:
+async def test_objects_of_a_failed_call_are_freed_with_its_result(where: str) -> None:
     class Large:
         pass
 
@@ -474,7 +472,7 @@ async def test_what_a_failed_call_held_is_free_as_soon_as_nobody_has_its_result(
         result = await ask(Tool(functions[where], timeout=0.02 if where == "late" else 30.0))
         assert result.status == ("timeout" if where == "late" else "error")
         del result
-        for _ in range(2_000):  # the loop and the thread let go of it in their own time
+        for _ in range(2_000):  # the loop and the thread release it later
             if held[0]() is not None:
                 await asyncio.sleep(0.001)
         assert held[0]() is None
@@ -485,7 +483,7 @@ async def test_what_a_failed_call_held_is_free_as_soon_as_nobody_has_its_result(
 @pytest.mark.parametrize(
     "policy", [PolicyOptions(), PolicyOptions(repair=True), PolicyOptions(max_consecutive_failures=3)]
 )
-async def test_arguments_that_are_rejected_are_freed_at_once(policy: PolicyOptions) -> None:
+async def test_rejected_arguments_are_freed_immediately(policy: PolicyOptions) -> None:
     """Without the garbage collector: they can be five million characters."""
     held: list[weakref.ref[Any]] = []
 
@@ -511,7 +509,7 @@ async def test_arguments_that_are_rejected_are_freed_at_once(policy: PolicyOptio
         assert isinstance(result.error, ToolArgumentError)
         freed = weakref.ref(result.error)
         del result
-        for _ in range(2_000):  # the loop and the thread let go of it in their own time
+        for _ in range(2_000):  # the loop and the thread release it later
             if freed() is not None or held[-1]() is not None:
                 await asyncio.sleep(0.001)
         assert [one() for one in (*held, freed)] == [None] * (len(held) + 1)
@@ -519,7 +517,7 @@ async def test_arguments_that_are_rejected_are_freed_at_once(policy: PolicyOptio
         gc.enable()
 
 
-async def test_cancellation_leaves_a_thread_behind_and_counts_it(
+async def test_a_cancellation_abandons_a_thread_and_counts_it(
     own_threads: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     begun, release = threading.Event(), threading.Event()
@@ -566,11 +564,11 @@ async def test_a_tool_that_hangs_ends_in_a_timeout() -> None:
     assert isinstance(result.error, TimeoutError)
     assert cleaned == [1]
     assert task.cancelling() == 0
-    await asyncio.sleep(0)  # no cancellation is left over
+    await asyncio.sleep(0)  # no cancellation remains
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-async def test_a_tool_that_never_lets_itself_be_cancelled_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tool_that_can_never_be_cancelled_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentkit_tools.calling.deadline._GRACE", 0.02)
 
     @tool(timeout=0.02)
@@ -588,7 +586,7 @@ async def test_a_tool_that_never_lets_itself_be_cancelled_is_left_behind(monkeyp
     await asyncio.sleep(0)
 
 
-async def test_a_result_that_comes_while_it_is_cancelled_still_counts() -> None:
+async def test_a_result_during_the_cancellation_still_counts() -> None:
     @tool(timeout=0.02)
     async def late() -> str:
         try:
@@ -640,7 +638,7 @@ async def test_a_sync_tool_that_hangs_is_abandoned_counted_and_forgotten(own_thr
         return "too late"
 
     timeout = 0.1
-    while not begun:  # a machine that is busy may not even start them in time
+    while not begun:  # a busy machine may not even start them in time
         results = await asyncio.gather(ask(hang.with_changes(timeout=timeout)), ask(hang.with_changes(timeout=timeout)))
         assert [result.status for result in results] == ["timeout", "timeout"]
         timeout *= 2
@@ -651,7 +649,7 @@ async def test_a_sync_tool_that_hangs_is_abandoned_counted_and_forgotten(own_thr
         await asyncio.sleep(0.01)
 
 
-async def test_when_too_many_sync_tools_hang_the_others_say_so_and_async_ones_go_on(
+async def test_if_too_many_sync_tools_hang_other_sync_calls_are_unavailable_and_async_tools_work(
     own_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tool_threads._tools, "limit", 2)
@@ -707,7 +705,7 @@ print(asyncio.run(hang.call(ToolCall("1", "hang"), ToolContext(None))).status)
 # Threads
 
 
-async def test_sync_tools_run_beside_the_loop_and_at_the_same_time() -> None:
+async def test_sync_tools_run_in_threads_and_at_the_same_time() -> None:
     barrier = threading.Barrier(3)
 
     @tool
@@ -741,7 +739,7 @@ async def test_a_sync_function_that_returns_an_awaitable_is_awaited() -> None:
     assert (await ask(Tool(indirect, timeout=LONG), {"a": 1})).content == "2"
 
 
-async def test_a_tool_may_call_back_into_an_event_loop_of_its_own() -> None:
+async def test_a_tool_may_start_a_separate_event_loop_and_call_a_tool() -> None:
     @tool
     def outer() -> str:
         return str(asyncio.run(ask(inner)).content)
@@ -771,7 +769,7 @@ async def test_nested_sync_tools_do_not_starve_when_every_thread_is_taken(
     assert [result.content for result in results] == ["in"] * 8
 
 
-async def test_a_full_pool_makes_calls_wait_and_those_that_give_up_never_start(
+async def test_a_full_pool_delays_calls_and_cancelled_calls_never_start(
     own_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tool_threads._tools, "limit", 1)
@@ -797,7 +795,7 @@ async def test_a_full_pool_makes_calls_wait_and_those_that_give_up_never_start(
     assert started == []
 
 
-async def test_many_that_hang_at_the_same_moment_leave_no_more_threads_than_few(own_threads: None) -> None:
+async def test_many_tools_that_hang_simultaneously_abandon_no_more_threads_than_few(own_threads: None) -> None:
     most = tool_threads._MAX_TOOLS
     release, begun = threading.Event(), list[int]()
 
@@ -806,7 +804,7 @@ async def test_many_that_hang_at_the_same_moment_leave_no_more_threads_than_few(
         begun.append(1)
         release.wait(600)
 
-    while abandoned_threads() < most:  # a machine that is busy may not even start them in time
+    while abandoned_threads() < most:  # a busy machine may not even start them in time
         results = await asyncio.gather(*(ask(hang) for _ in range(256)))
         assert {result.status for result in results} <= {"timeout", "error"}
     assert len(begun) == abandoned_threads() == most
@@ -817,11 +815,11 @@ async def test_many_that_hang_at_the_same_moment_leave_no_more_threads_than_few(
     assert (await ask(hang)).ok
 
 
-async def test_no_more_than_64_threads_are_left_behind_by_tools_and_recalls_together(own_threads: None) -> None:
+async def test_at_most_64_threads_are_abandoned_by_tools_and_recalls_together(own_threads: None) -> None:
     release = threading.Event()
 
-    async def left_behind(*, is_recall: bool) -> bool:
-        """Begin a call that hangs, and wait for it no longer; return whether it was begun."""
+    async def abandon_thread(*, is_recall: bool) -> bool:
+        """Start a call that hangs, and stop waiting for it; return True if it started."""
         begun = threading.Event()
 
         def hang() -> None:
@@ -836,7 +834,7 @@ async def test_no_more_than_64_threads_are_left_behind_by_tools_and_recalls_toge
         return begun.is_set()
 
     for is_recall in (False, True):
-        while await left_behind(is_recall=is_recall):
+        while await abandon_thread(is_recall=is_recall):
             pass
     assert abandoned_threads() == 64
     release.set()
@@ -844,7 +842,7 @@ async def test_no_more_than_64_threads_are_left_behind_by_tools_and_recalls_toge
         await asyncio.sleep(0.01)
 
 
-async def test_a_call_that_waits_for_a_thread_hears_that_none_will_be_free(
+async def test_a_call_that_waits_for_a_thread_is_refused_if_no_thread_will_be_free(
     own_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tool_threads._tools, "limit", 1)
@@ -873,7 +871,7 @@ async def test_a_call_that_waits_for_a_thread_hears_that_none_will_be_free(
         await asyncio.sleep(0.01)
 
 
-async def test_room_that_an_abandoned_call_leaves_is_for_one_that_waits(
+async def test_the_place_of_an_abandoned_call_is_used_by_a_waiting_call(
     own_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tool_threads._tools, "limit", 2)
@@ -908,7 +906,7 @@ async def test_room_that_an_abandoned_call_leaves_is_for_one_that_waits(
     await holding
 
 
-async def test_calls_one_after_the_other_have_the_same_thread(own_threads: None) -> None:
+async def test_consecutive_calls_have_the_same_thread(own_threads: None) -> None:
     @tool
     def where() -> int:
         return id(threading.current_thread())
@@ -928,7 +926,7 @@ async def test_threads_of_recalls_are_busy_too(own_threads: None) -> None:
     assert await call == (True, None)
 
 
-async def test_an_idle_thread_goes_and_a_new_one_comes(own_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_idle_thread_ends_and_a_new_thread_starts(own_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool_threads._tools, "idle", 0.02)
 
     @tool
@@ -971,14 +969,14 @@ async def test_an_idle_thread_that_is_killed_is_replaced(own_threads: None) -> N
         return threading.get_ident()
 
     victim = (await ask(fine)).value
-    while tool_threads.busy_threads():  # from Python 3.14 on one that is killed as it takes a lock keeps it for ever
+    while tool_threads.busy_threads():  # Python 3.14: a thread that is killed in a lock keeps it forever
         await asyncio.sleep(0.001)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(victim), ctypes.py_object(SystemExit))
     for _ in range(3):
         assert (await asyncio.wait_for(ask(fine), LONG)).ok
 
 
-def test_a_loop_that_is_gone_does_not_hurt_the_thread(own_threads: None, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_closed_loop_does_not_affect_the_thread(own_threads: None, caplog: pytest.LogCaptureFixture) -> None:
     release = threading.Event()
 
     @tool(timeout=0.02)
@@ -1061,7 +1059,7 @@ class Queue(collections.deque[int]):
         ([Image(b"png"), b"\xff"], (Image(b"png"), File(b"\xff"))),
     ],
 )
-async def test_what_a_tool_returns_becomes_content(value: Any, content: Any) -> None:
+async def test_the_value_of_a_tool_becomes_content(value: Any, content: Any) -> None:
     async def give() -> Any:
         return value
 
@@ -1085,7 +1083,7 @@ async def test_a_str_subclass_becomes_plain_text() -> None:
     assert content == "this"
 
 
-async def test_nothing_is_done_when_nothing_was_promised() -> None:
+async def test_a_function_without_a_result_is_reported_as_done() -> None:
     @tool
     async def save() -> None: ...
 
@@ -1097,7 +1095,7 @@ async def test_nothing_is_done_when_nothing_was_promised() -> None:
     assert (await ask(find)).content == "null"
 
 
-async def test_what_cannot_be_shown_is_an_error_that_says_so() -> None:
+async def test_a_value_without_a_text_form_is_an_error() -> None:
     loop: list[Any] = []
     loop.append(loop)
     deep: list[Any] = []
@@ -1113,7 +1111,7 @@ async def test_what_cannot_be_shown_is_an_error_that_says_so() -> None:
         assert "cannot be shown" in str(result.content)
 
 
-async def test_a_long_result_is_cut_with_a_note_and_kept_whole() -> None:
+async def test_a_long_result_is_cut_with_a_note_and_stored_completely() -> None:
     @tool(max_result_chars=10)
     async def read() -> str:
         return "x" * 10_000_000
@@ -1170,7 +1168,7 @@ async def test_an_endless_generator_stops_at_the_size_limit() -> None:
     assert (await ask(aflood)).status == "too_large"
 
 
-async def test_a_tool_may_choose_its_own_result_or_return_an_error() -> None:
+async def test_a_tool_may_return_a_tool_result_or_an_error() -> None:
     @tool
     async def own() -> ToolResult:
         return ToolResult("", "", "not today", "denied")
@@ -1185,7 +1183,7 @@ async def test_a_tool_may_choose_its_own_result_or_return_an_error() -> None:
     assert (result.status, result.content) == ("error", "sorry failed: ValueError: sorry")
 
 
-async def test_a_tool_that_prints_much_only_prints(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_tool_with_much_output_only_prints(capsys: pytest.CaptureFixture[str]) -> None:
     @tool
     def chatter() -> str:
         print("x" * 10_000_000)
@@ -1198,7 +1196,7 @@ async def test_a_tool_that_prints_much_only_prints(capsys: pytest.CaptureFixture
 # Policy
 
 
-async def test_approval_is_denied_until_someone_gave_it() -> None:
+async def test_approval_is_denied_until_it_is_given() -> None:
     ran: list[int] = []
 
     @tool(approval="always")
@@ -1274,7 +1272,7 @@ def test_a_predicate_with_another_signature_is_refused_before_it_is_called() -> 
         assert ToolPolicy(approval=approval).approval is approval
 
 
-async def test_a_predicate_that_fails_or_spoils_its_arguments_allows_nothing(
+async def test_a_predicate_that_fails_or_changes_its_arguments_allows_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def broken(arguments: Any, ctx: ToolContext[Any]) -> bool:
@@ -1296,7 +1294,7 @@ async def test_a_predicate_that_fails_or_spoils_its_arguments_allows_nothing(
     assert (await ask(spend.with_changes(approval=greedy), {"n": 1})).value == 1
 
 
-async def test_a_decision_about_approval_takes_no_longer_than_the_call_may() -> None:
+async def test_a_decision_about_approval_ends_at_the_time_limit_of_the_call() -> None:
     async def undecided(arguments: object, context: object) -> bool:
         await asyncio.sleep(60)
         return False
@@ -1310,7 +1308,7 @@ async def test_a_decision_about_approval_takes_no_longer_than_the_call_may() -> 
     assert "could not be decided" in str(result.content)
 
 
-async def test_retries_repeat_named_exceptions_with_fresh_arguments_and_one_key() -> None:
+async def test_retries_repeat_named_exceptions_with_the_original_arguments_and_one_key() -> None:
     seen: list[Any] = []
 
     @tool(retries=2, retry_on=(ConnectionError,), backoff=0)
@@ -1339,7 +1337,7 @@ async def test_other_exceptions_and_wrong_arguments_are_not_retried() -> None:
     assert seen == [1]
 
 
-async def test_a_timeout_may_be_retried_and_retries_end() -> None:
+async def test_a_timeout_can_be_retried_and_retries_end() -> None:
     seen: list[int] = []
 
     @tool(retries=1, retry_on=(TimeoutError,), backoff=0, timeout=0.01)
@@ -1400,13 +1398,13 @@ async def test_calls_per_run_are_counted_in_the_run() -> None:
         {"repair": 1},
     ],
 )
-def test_a_policy_that_makes_no_sense_is_refused(policy: dict[str, Any]) -> None:
+def test_an_invalid_policy_is_refused(policy: dict[str, Any]) -> None:
     with pytest.raises(ToolDefinitionError) as caught:
         Tool(add.function, **policy)
     assert caught.value.names == tuple(policy)
 
 
-def test_options_that_do_not_exist_are_all_named() -> None:
+def test_all_unknown_options_are_named() -> None:
     with pytest.raises(ToolDefinitionError) as made:
         Tool(add.function, timout=3, zzz=1)  # type: ignore[call-arg]
     assert made.value.names == ("timout", "zzz")
@@ -1415,7 +1413,7 @@ def test_options_that_do_not_exist_are_all_named() -> None:
     assert changed.value.names == ("retris",)
 
 
-def test_an_unknown_tool_is_answered_with_near_names() -> None:
+def test_the_error_of_an_unknown_tool_names_similar_tools() -> None:
     result = unknown_tool(ToolCall("c", "serch"), ["search", "fetch"])
     assert (result.status, result.call_id) == ("error", "c")
     assert "search" in str(result.content)
@@ -1424,7 +1422,7 @@ def test_an_unknown_tool_is_answered_with_near_names() -> None:
     assert len(unknown_tool(ToolCall("c", "\ud800" * 10_000), [str(n) for n in range(10_000)]).content) < 1_000
 
 
-async def test_what_is_wrong_with_an_argument_can_be_sent_whatever_a_validator_made_of_it() -> None:
+async def test_the_problem_of_an_argument_can_be_sent_for_any_value_of_a_validator() -> None:
     async def count(value: Annotated[int, BeforeValidator(lambda value: "\ud800")]) -> int:
         return value
 

@@ -55,14 +55,14 @@ def context(call: ToolCall) -> ToolContext[Any]:
     return ToolContext(None, "run", call.id)
 
 
-async def test_calls_run_together_and_are_answered_in_call_order() -> None:
+async def test_calls_run_together_and_have_results_in_call_order() -> None:
     with controlled_time():
         results = await call_tools([call("slow", 1), call("slow", 2), call("slow", 4)], TOOLS, context)
     assert [result.content for result in results] == ["slow 1", "slow 2", "slow 4"]
     assert log == ["start 1", "start 2", "start 4", "end 4", "end 2", "end 1"]
 
 
-async def test_a_sequential_call_waits_and_is_waited_for() -> None:
+async def test_a_sequential_call_waits_and_later_calls_wait_for_it() -> None:
     calls = [call("slow", 1), call("slow", 2), call("alone", 3), call("alone", 4), call("slow", 5)]
     results = await call_tools(calls, TOOLS, context)
     assert [result.call_id for result in results] == ["id1", "id2", "id3", "id4", "id5"]
@@ -77,7 +77,7 @@ async def test_no_calls_have_no_results_and_unknown_tools_an_answer() -> None:
 
 
 @pytest.mark.parametrize("waiting", [(), (1,), (2,), (3,), (1, 3), (2, 3), (1, 2, 3)])
-async def test_each_call_has_a_context_of_its_own(waiting: tuple[int, ...]) -> None:
+async def test_each_call_has_a_separate_context(waiting: tuple[int, ...]) -> None:
     seen: dict[int, list[str]] = {}
 
     @tool
@@ -94,12 +94,12 @@ async def test_each_call_has_a_context_of_its_own(waiting: tuple[int, ...]) -> N
     results = await call_tools([call("note", n) for n in numbers], by_name([note]), context)
     assert [result.content for result in results] == ["note 1", "note 2", "note 3"]
     assert seen == {n: ["caller", f"call {n}"] for n in numbers}
-    for n in numbers:  # by itself
+    for n in numbers:  # without other calls
         await call_tools([call("note", n)], by_name([note]), context)
     assert who.get() == "caller"
 
 
-async def test_a_call_that_fails_before_others_begin_leaves_none_of_them_behind(
+async def test_a_call_that_fails_before_others_start_leaves_no_coroutine(
     recwarn: pytest.WarningsRecorder,
 ) -> None:
     def on_end(result: ToolResult) -> None:
@@ -115,7 +115,7 @@ async def test_a_call_that_fails_before_others_begin_leaves_none_of_them_behind(
     assert [str(one.message) for one in recwarn] == []  # such as "was never awaited"
 
 
-async def test_listeners_hear_of_every_start_and_end() -> None:
+async def test_listeners_receive_every_start_and_end() -> None:
     started: list[str] = []
     ended: list[str] = []
 
@@ -157,7 +157,7 @@ async def test_a_listener_that_fails_stops_the_round() -> None:
         await call_tools([call("slow", 1), call("slow", 2)], TOOLS, context, on_end=on_end)
 
 
-async def test_what_a_listener_raises_about_a_later_call_is_raised_once_the_calls_before_it_have_ended() -> None:
+async def test_an_exception_of_a_listener_of_a_later_call_is_raised_after_the_earlier_calls() -> None:
     def ended(result: ToolResult) -> None:
         if result.call_id == "id4":
             raise ListenerError
@@ -190,9 +190,7 @@ async def is_stubborn_when_it_is_closed() -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("function", [stubborn, waits_for_a_stubborn_task, is_stubborn_when_it_is_closed])
 @pytest.mark.parametrize("retries", [0, 1])
-async def test_a_call_that_ignores_its_time_limit_ends_before_the_calls_that_take_longer(
-    function: Any, retries: int
-) -> None:
+async def test_a_call_that_ignores_its_time_limit_ends_before_slower_calls(function: Any, retries: int) -> None:
     ended: list[tuple[str, str, str]] = []
     who: ContextVar[str] = ContextVar("who", default="")
     hanging = Tool(function, name="hanging", timeout=1, retries=retries, backoff=0)
@@ -222,7 +220,7 @@ async def test_a_call_that_ignores_its_time_limit_ends_before_the_calls_that_tak
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("function", [stubborn, waits_for_a_stubborn_task, is_stubborn_when_it_is_closed])
-async def test_cancelling_calls_that_ignore_it_ends_and_their_ends_are_not_heard(function: Any) -> None:
+async def test_cancelled_calls_that_ignore_it_end_without_events(function: Any) -> None:
     ended: list[ToolResult] = []
     hanging = Tool(function, name="hanging", timeout=60)
     calls = [ToolCall("a", "hanging", ""), ToolCall("b", "hanging", "")]
@@ -276,7 +274,7 @@ def test_calls_that_are_closed_outside_of_their_loop_are_cancelled() -> None:
         loop.close()
 
 
-async def test_a_call_that_was_late_and_answers_in_spite_of_it_has_answered() -> None:
+async def test_a_late_call_with_an_answer_has_its_result() -> None:
     @tool(timeout=1)
     async def late(n: int) -> str:
         try:
@@ -304,7 +302,7 @@ async def test_a_call_that_was_late_and_answers_in_spite_of_it_has_answered() ->
     assert [result.status for result in results] == ["success", "timeout"]
 
 
-async def test_a_tool_that_cancels_its_own_task_cancels_the_run() -> None:
+async def test_a_tool_that_cancels_its_task_cancels_the_run() -> None:
     @tool
     async def cancels(n: int) -> None:
         current = asyncio.current_task()

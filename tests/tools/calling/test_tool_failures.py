@@ -1,4 +1,4 @@
-"""Failures that are data, and results that were cut and can be read on."""
+"""Failures with data, and results that were cut and can be read further."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def letters(count: int = 100) -> str:
     return "".join(chr(ord("a") + index % 26) for index in range(count))
 
 
-async def test_a_cut_result_names_a_reference_by_which_the_model_reads_on() -> None:
+async def test_a_cut_result_names_a_reference_to_the_rest() -> None:
     store: dict[str, str] = {}
     kept, read = Toolset([letters]).with_result_store(store)
 
@@ -118,7 +118,7 @@ async def test_a_cut_result_names_a_reference_by_which_the_model_reads_on() -> N
     assert "this is its end" in str(end.content)
 
 
-async def test_what_is_whole_is_not_kept() -> None:
+async def test_a_complete_result_is_not_stored() -> None:
     store: dict[str, str] = {}
     kept, _ = Toolset([letters]).with_result_store(store)
 
@@ -126,7 +126,7 @@ async def test_what_is_whole_is_not_kept() -> None:
     assert store == {}
 
 
-async def test_a_reference_that_is_unknown_or_a_start_beyond_the_end_is_a_failure_the_model_reads() -> None:
+async def test_an_unknown_reference_or_a_start_beyond_the_end_is_a_failure_for_the_model() -> None:
     store: dict[str, str] = {}
     kept, read = Toolset([letters]).with_result_store(store)
     await ask(kept)
@@ -138,7 +138,7 @@ async def test_a_reference_that_is_unknown_or_a_start_beyond_the_end_is_a_failur
     assert json.loads(str(beyond.content))["data"] == {"start": 1000, "characters": 100}
 
 
-async def test_only_the_newest_results_are_kept_in_memory() -> None:
+async def test_only_the_newest_results_are_in_memory() -> None:
     kept, read = Toolset([letters]).with_result_store()
     references = [str((await ask(kept, call_id=f"call_{n}")).content).split('"')[1] for n in range(70)]
 
@@ -147,7 +147,7 @@ async def test_only_the_newest_results_are_kept_in_memory() -> None:
     assert (await ask(read, {"reference": references[-1]})).ok
 
 
-async def test_the_text_among_media_is_kept_as_well() -> None:
+async def test_the_text_next_to_media_is_stored_too() -> None:
     @tool(max_result_chars=10)
     def chart() -> list[Any]:
         return [Image(b"\x89PNG\r\n\x1a\n"), "x" * 30]
@@ -162,7 +162,7 @@ async def test_the_text_among_media_is_kept_as_well() -> None:
     assert list(store.values()) == ["x" * 30]
 
 
-def test_a_tool_that_has_the_name_of_the_reader_is_a_clash() -> None:
+def test_a_tool_with_the_name_of_the_reader_is_a_conflict() -> None:
     @tool
     def read_result() -> str:
         return ""
@@ -172,7 +172,7 @@ def test_a_tool_that_has_the_name_of_the_reader_is_a_clash() -> None:
     assert caught.value.names == ("read_result",)
 
 
-def test_an_agent_reads_on_in_a_cut_result() -> None:
+def test_an_agent_reads_the_rest_of_a_cut_result() -> None:
     store: dict[str, str] = {}
 
     def read_on(composition: Any) -> Message:

@@ -1,4 +1,4 @@
-"""An MCP server in a process of its own."""
+"""An MCP server in a separate process."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ def http_peer() -> Iterator[HTTPPeer]:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a server that answers slowly, as on a busy machine, not taken for one that hangs."""
+    """Prevent that a server that is slow because of a busy machine is taken for a server that hangs."""
     monkeypatch.setattr("agentkit_tools.mcp.connection._MIN_PROBE_SECONDS", LONG)
     monkeypatch.setattr("agentkit_tools.mcp.connection._MAX_PROBE_SECONDS", LONG)

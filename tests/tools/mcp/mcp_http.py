@@ -1,4 +1,4 @@
-"""An MCP server over HTTP that is written by hand, because no SDK would let anyone write it."""
+"""An MCP server over HTTP without an SDK, because no SDK can write such answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EVENTS = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"}
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Behaves until a tool is called; the name of the tool says how it misbehaves then."""
+    """Behaves correctly until a tool is called; the name of the tool is the kind of the fault."""
 
     protocol_version = "HTTP/1.1"
     server: Server
@@ -28,7 +28,7 @@ class Handler(BaseHTTPRequestHandler):
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         method = message["method"]
         if method == "notifications/cancelled" and self.server.untold:
-            self.go_on("heads")
+            self.send_until_closed("heads")
         elif "id" not in message:
             self.answer(202, b"")
         elif method == "initialize":
@@ -50,7 +50,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.headers["Last-Event-ID"] == "resumed":
-            self.go_on("flood")
+            self.send_until_closed("flood")
         elif "Last-Event-ID" in self.headers:
             Handler.opened += 1
             self.end_at_once()
@@ -59,12 +59,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_DELETE(self) -> None:
         if self.server.untold:
-            self.go_on("heads", seen=False)
+            self.send_until_closed("heads", seen=False)
         else:
             self.answer(200, b"")
 
     def end_at_once(self) -> None:
-        """Answer with a stream that ends, and is to be opened again at once."""
+        """Answer with a stream that ends, so that the client opens it again immediately."""
         self.answer(200, b"id: %d\nretry: 0\ndata: \n\n" % Handler.opened, **{"Content-Type": "text/event-stream"})
 
     def misbehave(self, mode: str, message: dict[str, Any]) -> None:
@@ -111,9 +111,9 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(200, b"id: resumed\nretry: 0\ndata: \n\n", **{"Content-Type": "text/event-stream"})
         elif mode == "untold":
             self.server.untold = True
-            self.go_on("silent", seen=False)
+            self.send_until_closed("silent", seen=False)
         elif mode in ("silent", "flood", "heads"):
-            self.go_on(mode)
+            self.send_until_closed(mode)
         elif mode in ("begun", "closed"):
             happened = self.server.begun.is_set() if mode == "begun" else self.server.closed.wait(50)
             self.result(message, {"content": [{"type": "text", "text": "yes" if happened else "no"}]})
@@ -143,7 +143,7 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.result(message, fine)
 
-    def go_on(self, mode: str, *, seen: bool = True) -> None:
+    def send_until_closed(self, mode: str, *, seen: bool = True) -> None:
         """Send no answer until the client closes the connection."""
         self.server.begun.set()
         try:
@@ -185,7 +185,7 @@ class Handler(BaseHTTPRequestHandler):
     def handle(self) -> None:
         try:
             super().handle()
-        except OSError:  # the client has had enough
+        except OSError:  # the client has closed the connection
             self.close_connection = True
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -193,7 +193,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    """Knows what its connections saw."""
+    """Records the events of its connections."""
 
     daemon_threads = True
 

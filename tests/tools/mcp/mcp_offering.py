@@ -28,7 +28,7 @@ def scale(point: Point, by: int) -> Point:
 
 @tool
 def draw() -> list[Any]:
-    print("drawing")  # a stray print must not garble the protocol
+    print("drawing")  # a stray print must not damage the protocol
     address = Image(Url("https://host/far.png"))
     return ["see", Image(PNG, name="near.png"), File(b"%PDF-1.7", name="a.pdf"), address, Image("/nowhere.png")]
 

@@ -67,7 +67,7 @@ _here: list[int] = []
 
 @honest.tool()
 async def meet(count: int) -> str:
-    """Wait until so many calls are here at the same time."""
+    """Wait until `count` calls are here at the same time."""
     _here.append(1)
     while len(_here) < count:
         await asyncio.sleep(0.01)
@@ -115,7 +115,7 @@ def pid() -> str:
 
 @honest.tool()
 def noise(size: int) -> str:
-    """Write to both streams a library might write to."""
+    """Write to both streams of the process."""
     print("n" * size)
     print("m" * size, file=sys.stderr)
     return "quiet"
@@ -123,7 +123,7 @@ def noise(size: int) -> str:
 
 @honest.tool()
 async def grow(context: Context[Any, Any]) -> str:
-    """Offer one more tool from now on."""
+    """Offer an additional tool."""
 
     def sprout() -> str:
         return "a new leaf"
@@ -136,7 +136,7 @@ async def grow(context: Context[Any, Any]) -> str:
 
 @honest.tool()
 async def shrink(context: Context[Any, Any]) -> str:
-    """Be as before that."""
+    """Remove the additional tool."""
     honest.remove_tool("sprout")
     await context.session.send_tool_list_changed()
     await context.notify_tools_changed()
@@ -281,19 +281,19 @@ SERVERS: dict[str, Server[Any]] = {
 async def _serve_pipes(server: Server[Any], *, older: bool) -> None:
     options = server.create_initialization_options(NotificationOptions(tools_changed=True))
     async with stdio_server() as (read, write):
-        if older:  # knows nothing of the newest way to begin
+        if older:  # without the newest form of the first request
             await serve_loop(server, read, write, lifespan_state={}, init_options=options)
             return
         await server.run(read, write, options)
 
 
 def _hostile(name: str) -> None:
-    """Servers no SDK would let anyone write."""
+    """Servers that no SDK can express."""
     if name == "garbage":
         print("this is no JSON-RPC", flush=True)
         print('{"jsonrpc": "2.0", "id": 99, "result": []}', flush=True)
         SERVERS[name] = SERVERS["honest"]
-    if name == "stubborn":  # ignores that its pipes were closed, and polite signals
+    if name == "stubborn":  # ignores closed pipes, and signals that can be ignored
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         SERVERS[name] = SERVERS["honest"]
 

@@ -1,4 +1,4 @@
-"""MCP servers in processes of their own, over both transports."""
+"""MCP servers in separate processes, over both transports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RAW = Path(__file__).parent / "raw_peer.py"
 
 @dataclass
 class HTTPPeer:
-    """A server that listens on a port of loopback, and can be started again after it was killed."""
+    """A server that listens on a port of loopback, and can be restarted after a kill."""
 
     name: str
     port: int
@@ -43,7 +43,7 @@ class HTTPPeer:
 
 @contextmanager
 def http_server(name: str, script: Path = PEER) -> Iterator[HTTPPeer]:
-    """Run a server on a port of its own."""
+    """Run a server on a separate port."""
     with reserved_port() as port:
         peer = HTTPPeer(name, port, script)
         peer.start()
@@ -54,7 +54,7 @@ def http_server(name: str, script: Path = PEER) -> Iterator[HTTPPeer]:
 
 
 def listens(port: int) -> None:
-    """Wait until somebody listens on a port of loopback."""
+    """Wait until a server listens on a port of loopback."""
 
     def is_there() -> bool:
         with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
@@ -70,12 +70,12 @@ def command(name: str) -> list[str]:
 
 
 def raw_command(name: str) -> list[str]:
-    """The command that starts a server without an SDK, for what any process does: that starts twenty times as fast."""
+    """The command that starts a server without an SDK, which starts twenty times as fast."""
     return [sys.executable, str(RAW), name]
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs: one that has ended, and that nobody has taken note of yet, does not."""
+    """Return True if a process runs; a zombie process does not run."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -83,7 +83,7 @@ def is_alive(pid: int) -> bool:
     stat = Path(f"/proc/{pid}/stat")
     try:
         return stat.read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:  # it has just ended, or there is no /proc
+    except FileNotFoundError:  # it has just ended, or /proc is missing
         return not stat.parent.parent.exists()
 
 

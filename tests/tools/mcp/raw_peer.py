@@ -1,4 +1,4 @@
-"""An MCP server that writes its own lines, as no SDK would: `python raw_peer.py NAME`."""
+"""An MCP server that writes its own lines, which no SDK can write: `python raw_peer.py NAME`."""
 
 from __future__ import annotations
 
@@ -84,19 +84,19 @@ def answer(number: Any, name: str) -> None:
 
 
 def flood() -> None:
-    """Write a line that does not end, as fast as it is read."""
+    """Write an endless line, as fast as it is read."""
     while True:
         OUT.write("x" * 1_000_000)
 
 
 def ask_on() -> None:
-    """Ask the client for something again and again, and read no answer."""
+    """Send requests to the client in a loop, and read no answer."""
     for number in range(10_000_000):
         write(json.dumps({"jsonrpc": "2.0", "id": f"asked {number}", "method": "sampling/createMessage"}))
 
 
 def malformed() -> list[Any]:
-    """Return tools of which only the first and the last keep to the protocol."""
+    """Return tools of which only the first and the last are valid."""
     fine = {"type": "object"}
     return [
         {"name": "first", "inputSchema": fine},
@@ -155,7 +155,7 @@ def main() -> None:
             answer(number, message["params"]["name"])
         elif number is not None and method != "tools/list":
             write(json.dumps({"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": "unknown"}}))
-    while mode in ("stubborn", "hung"):  # its pipes were closed, and it stays
+    while mode in ("stubborn", "hung"):  # its pipes were closed, and it continues
         time.sleep(1)
 
 

@@ -1,4 +1,4 @@
-"""Servers ask the person and the model of a run, in both versions of the protocol; our server asks its client."""
+"""Requests of servers to the person and the model of a run, in both versions of the protocol, and of our server."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def serving(server: Server[Any]) -> ServerLike:
 
 
 def older_server(calls: list[str]) -> ServerLike:
-    """A server that is written by hand, and sends its requests while a call runs."""
+    """A server without an SDK, which sends its requests during a call."""
 
     async def serve(read: Any, write: Any) -> None:
         asked: dict[Any, Any] = {}
@@ -243,13 +243,13 @@ async def test_a_server_uses_a_model_within_its_limits(kind: str) -> None:
         assert "Owl" not in first_result(denied)
     with MCPToolset(SERVERS[kind](), sampling=Sampling(sampler(), approval="never")) as server:
         assert "Owl" in first_result(await buyer(server, name).run("Buy."))
-        # The limits of the run hold for the requests of its servers.
+        # The limits of the run apply to the requests of its servers.
         with pytest.raises(LimitExceeded):
             await buyer(server, name, limits=Limits(tokens=10)).run("Buy.")
 
 
 @pytest.mark.parametrize("kind", SERVERS)
-async def test_a_model_receives_only_what_the_person_has_read(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_model_receives_only_text_that_the_person_has_read(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def request(text: str) -> Any:
         message = types.SamplingMessage(role="user", content=types.TextContent(text=text))
         return types.CreateMessageRequest(params=types.CreateMessageRequestParams(messages=[message], max_tokens=10))
@@ -336,7 +336,7 @@ async def once(context: ToolContext) -> str:
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_our_server_asks_the_person_of_its_client(mode: str) -> None:
+async def test_our_server_sends_forms_to_the_person_of_its_client(mode: str) -> None:
     questions: list[str] = []
 
     async def elicit(context: Any, params: Any) -> types.ElicitResult:

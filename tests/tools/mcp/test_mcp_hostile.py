@@ -1,4 +1,4 @@
-"""MCP servers that lie, flood, hang or crash: each call ends in a typed result, and the agent goes on."""
+"""MCP servers that lie, flood, hang or crash: each call ends in a typed result, and the agent continues."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def named(server: MCPToolset, name: str) -> Tool:
     return next(one for one in server if one.original_name == name)
 
 
-def test_tools_that_cannot_be_offered_are_left_out_and_each_is_reported(liar: MCPToolset) -> None:
+def test_invalid_tools_are_skipped_and_each_is_reported(liar: MCPToolset) -> None:
     problems = [problem for problem in liar.problems if isinstance(problem, ToolDefinitionError)]
     assert sorted(problem.tool for problem in problems) == ["  ", "bulky", "nonsense", "taken", "twice", "wordy"]
     assert named(liar, "twice").description == "first"
 
 
-async def test_a_schema_that_is_broken_inside_is_no_crash(liar: MCPToolset) -> None:
+async def test_an_invalid_schema_causes_no_crash(liar: MCPToolset) -> None:
     assert (await ask(named(liar, "pattern"), x="(")).status in ("success", "error")
 
 
@@ -74,12 +74,12 @@ async def test_a_result_that_does_not_match_its_output_schema_is_an_error(
     assert told in str(result.content)
 
 
-def test_a_number_that_no_json_has_is_shown_as_text() -> None:
+def test_a_number_without_a_json_form_is_shown_as_text() -> None:
     answer = CallToolResult(content=[], structured_content={"a": [float("inf")], "b": float("nan")})
     assert json.loads(str(to_result(answer, "t").content)) == {"a": ["Infinity"], "b": "NaN"}
 
 
-async def test_a_result_that_is_only_structured_is_shown_as_json(liar: MCPToolset) -> None:
+async def test_a_result_with_only_structured_content_is_shown_as_json(liar: MCPToolset) -> None:
     result = await ask(named(liar, "right_shape"))
 
     assert (result.status, result.content, result.value) == ("success", '{"n": 3}', {"n": 3})
@@ -93,14 +93,14 @@ async def test_an_error_with_data_keeps_its_data(liar: MCPToolset) -> None:
     assert (mute.status, mute.content) == ("error", "mute failed and gave no reason")
 
 
-async def test_a_refusal_in_the_protocol_is_an_error_that_names_it(liar: MCPToolset) -> None:
+async def test_a_refusal_in_the_protocol_is_an_error_with_its_text(liar: MCPToolset) -> None:
     result = await ask(named(liar, "refused"))
 
-    assert type(result.error) is MCPServerError  # not lost, whatever code it uses
+    assert type(result.error) is MCPServerError  # not lost, for any code
     assert "not today (code -32000)" in str(result.content)
 
 
-async def test_a_server_that_asks_a_person_again_and_again_is_refused(liar: MCPToolset) -> None:
+async def test_a_server_that_repeats_its_question_is_refused(liar: MCPToolset) -> None:
     result = await ask(named(liar, "asking"))
 
     assert result.status == "error"
@@ -140,7 +140,7 @@ def test_a_flood_of_small_media_becomes_notes_too() -> None:
     assert kinds == ["Image"] * 512 + ["Text"] * 4_488
 
 
-def test_an_agent_goes_on_after_every_lie(liar: MCPToolset) -> None:
+def test_an_agent_continues_after_every_invalid_answer(liar: MCPToolset) -> None:
     lies = ["wrong_shape", "no_structure", "mute", "refused", "asking", "failing"]
     calls = tuple(ToolCall(f"call_{index}", name) for index, name in enumerate(lies))
     model = ScriptedModel([Message("assistant", "", calls), "I went on."])
@@ -152,7 +152,7 @@ def test_an_agent_goes_on_after_every_lie(liar: MCPToolset) -> None:
 
 
 @pytest.mark.long
-def test_a_list_of_tools_that_never_ends_is_refused() -> None:
+def test_an_endless_list_of_tools_is_refused() -> None:
     with MCPToolset(command("bare")) as server:
         assert list(server) == []
     endless = MCPToolset(command("endless"))
@@ -164,7 +164,7 @@ def test_a_list_of_tools_that_never_ends_is_refused() -> None:
         endless.close()
 
 
-def test_a_server_that_crashes_at_once_is_an_error_with_the_end_of_its_stderr_as_a_note() -> None:
+def test_a_server_that_crashes_immediately_is_an_error_with_the_end_of_its_stderr_as_a_note() -> None:
     server = MCPToolset(raw_command("crash"))
     try:
         with pytest.raises(MCPServerLost) as caught:
@@ -174,7 +174,7 @@ def test_a_server_that_crashes_at_once_is_an_error_with_the_end_of_its_stderr_as
     assert any("cannot find my config" in note for note in caught.value.__notes__)
 
 
-def test_the_stderr_of_a_server_is_shown_without_the_keys_that_it_was_given() -> None:
+def test_the_stderr_of_a_server_is_shown_without_its_keys() -> None:
     program = "import os, sys; sys.exit('wrong key ' + os.environ['API_KEY'] + ' in ' + os.environ['PLACE'])"
     server = MCPToolset([sys.executable, "-c", program], env={"API_KEY": "key-52c17f3a", "PLACE": sys.prefix})
     try:
@@ -196,7 +196,7 @@ def test_keys_that_look_like_paths_or_users_are_masked() -> None:
 
 
 @pytest.mark.parametrize("source", [["/no/such/program"], "http://127.0.0.1:9/mcp"])
-async def test_a_server_that_is_not_there_is_an_error(source: Any) -> None:
+async def test_a_missing_server_is_an_error(source: Any) -> None:
     server = MCPToolset(source)
     try:
         with pytest.raises(MCPServerLost) as caught:
@@ -206,7 +206,7 @@ async def test_a_server_that_is_not_there_is_an_error(source: Any) -> None:
         server.close()
 
 
-def test_a_server_that_says_nothing_is_given_up_in_time_and_leaves_no_process() -> None:
+def test_a_silent_server_is_stopped_at_the_time_limit_and_leaves_no_thread() -> None:
     before = set(threading.enumerate())
     server = MCPToolset(raw_command("silent"), connect_timeout=0.5)
     with pytest.raises(MCPServerLost) as caught:
@@ -218,7 +218,7 @@ def test_a_server_that_says_nothing_is_given_up_in_time_and_leaves_no_process() 
     until(lambda: not any(thread.is_alive() for thread in own))
 
 
-async def test_garbage_on_its_stdout_is_skipped_without_noise(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_invalid_lines_of_its_stdout_are_skipped_without_a_log(capfd: pytest.CaptureFixture[str]) -> None:
     async with MCPToolset(raw_command("garbage")) as server:
         assert (await ask(named(server, "fine"))).content == "ok"
     assert capfd.readouterr() == ("", "")
@@ -226,11 +226,11 @@ async def test_garbage_on_its_stdout_is_skipped_without_noise(capfd: pytest.Capt
 
 @pytest.mark.long
 @pytest.mark.parametrize("trouble", ["freeze", "torrent"])
-async def test_a_server_that_hangs_or_floods_is_replaced_after_a_call_ran_out_of_time(trouble: str) -> None:
+async def test_a_server_that_hangs_or_floods_is_replaced_after_a_call_timed_out(trouble: str) -> None:
     async with MCPToolset(command("honest")) as server:
         pid = (await ask(named(server, "pid"))).content
         hung = await ask(named(server, trouble).with_changes(timeout=0.5))
-        after = await ask(named(server, "pid"))  # waits for the new one, not for the old
+        after = await ask(named(server, "pid"))  # waits for the new server, not for the old server
 
     assert hung.status == "timeout"
     assert after.ok and after.content != pid
@@ -241,7 +241,7 @@ async def test_an_interrupted_first_use_leaves_a_toolset_that_works() -> None:
     opening = asyncio.create_task(server.__aenter__())
     await asyncio.sleep(0.05)
     opening.cancel()
-    with suppress(asyncio.CancelledError):  # it may have opened by then
+    with suppress(asyncio.CancelledError):  # it may have opened before the interrupt
         await opening
     async with server:
         assert (await ask(named(server, "add"), a=1, b=2)).content == "3"

@@ -1,4 +1,4 @@
-"""MCP servers whose HTTP is hostile: every call ends in a typed result, and the next one works."""
+"""MCP servers with hostile HTTP: every call ends in a typed result, and the next call works."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def ask(made: Tool) -> ToolResult:
 
 
 async def begins(tools: Mapping[str, Tool]) -> None:
-    """Wait until the server is at a call that does not come to an end."""
+    """Wait until the server has received a call that does not end."""
     while (await ask(tools["begun"])).content != "yes":
         await asyncio.sleep(0.01)
 
@@ -44,7 +44,7 @@ TOLD = {
 
 
 @pytest.mark.parametrize("mode", TOLD)
-async def test_an_answer_that_is_none_ends_the_call_in_an_error_and_the_next_call_works(mode: str) -> None:
+async def test_an_invalid_answer_ends_the_call_in_an_error_and_the_next_call_works(mode: str) -> None:
     with hand_written() as url:
         async with MCPToolset(url) as server:
             tools = dict(zip(MODES, server, strict=True))
@@ -59,7 +59,7 @@ async def test_an_answer_that_is_none_ends_the_call_in_an_error_and_the_next_cal
     assert after.content == "fine"
 
 
-async def test_a_key_that_a_server_repeats_is_in_no_error_and_none_behind_it() -> None:
+async def test_a_key_that_a_server_repeats_is_in_no_error_or_cause() -> None:
     with hand_written() as url:
         async with MCPToolset(f"{url}?key=QUERY-7f3a", headers={"X-Key": "Bearer KEY-52c1"}) as server:
             result = await ask(next(one for one in server if one.name == "repeats"))
@@ -73,7 +73,7 @@ async def test_a_key_that_a_server_repeats_is_in_no_error_and_none_behind_it() -
     assert len(texts) > 4 and "KEY-52c1" not in "".join(texts) and "QUERY-7f3a" not in "".join(texts)
 
 
-async def test_a_stream_of_many_events_is_read_whichever_end_of_line_they_have() -> None:
+async def test_a_stream_of_many_events_is_read_with_any_line_ends() -> None:
     with hand_written() as url:
         async with MCPToolset(url) as server:
             result = await ask(next(one for one in server if one.name == "lines"))
@@ -81,7 +81,7 @@ async def test_a_stream_of_many_events_is_read_whichever_end_of_line_they_have()
     assert result.content == "fine"
 
 
-async def test_a_stream_that_ends_again_and_again_is_opened_again_at_a_pace_of_our_own() -> None:
+async def test_a_stream_that_ends_repeatedly_is_opened_again_at_a_limited_rate() -> None:
     with hand_written() as url:
         async with MCPToolset(url) as server:
             tools = {one.name: one for one in server}
@@ -95,7 +95,7 @@ async def test_a_stream_that_ends_again_and_again_is_opened_again_at_a_pace_of_o
 
 
 @pytest.mark.parametrize("mode", ["silent", "flood", "heads", "resumed"])
-async def test_a_call_that_is_over_ends_its_connection_and_no_other_call(mode: str, patient: None) -> None:
+async def test_a_timed_out_call_ends_its_connection_and_no_other_call(mode: str, patient: None) -> None:
     with hand_written() as url:
         async with MCPToolset(url) as server:
             tools = {one.name: one for one in server}
@@ -123,7 +123,7 @@ async def test_a_call_that_is_cancelled_ends_its_connection_too(patient: None) -
     assert (closed.content, sessions.content) == ("yes", "1")
 
 
-async def test_a_server_that_is_told_of_an_end_and_goes_on_answering_that_is_replaced() -> None:
+async def test_a_server_that_ignores_the_end_of_a_call_is_replaced() -> None:
     with hand_written() as url:
         async with MCPToolset(url) as server:
             tools = {one.name: one for one in server}
@@ -135,7 +135,7 @@ async def test_a_server_that_is_told_of_an_end_and_goes_on_answering_that_is_rep
     assert (closed.content, sessions.content) == ("yes", "2")
 
 
-async def test_progress_that_is_no_number_of_ours_is_left_out() -> None:
+async def test_progress_with_invalid_numbers_is_skipped() -> None:
     with hand_written() as url:
         async with MCPToolset(url) as server:
             agent = Agent(OfflineModel(), tools=[one for one in server if one.name == "numbers"])
@@ -144,7 +144,7 @@ async def test_progress_that_is_no_number_of_ours_is_left_out() -> None:
     assert "fine" in result.output
 
 
-def test_trouble_makes_no_noise_in_a_program_without_logging() -> None:
+def test_connection_errors_write_nothing_in_a_program_without_logging() -> None:
     program = f"""
 import asyncio
 from agentkit import Agent, OfflineModel, ToolCall

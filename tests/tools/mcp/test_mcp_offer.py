@@ -1,4 +1,4 @@
-"""Resources and prompts of our own server, and changes of its lists, for clients of both versions of the protocol."""
+"""Resources and prompts of our server, and changes of its lists, for clients of both versions of the protocol."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def test_prompts_are_listed_returned_and_completed(mode: Any) -> None:
         assert client.server_capabilities.resources is None
 
 
-async def test_our_client_reads_what_our_server_offers_and_follows_its_changes() -> None:
+async def test_our_client_reads_the_lists_of_our_server_and_follows_their_changes() -> None:
     tools: list[Any] = [look]
     prompts: list[Any] = [review]
     resources = dict(RESOURCES)

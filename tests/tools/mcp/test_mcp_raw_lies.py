@@ -1,4 +1,4 @@
-"""An MCP server that breaks the protocol costs its time limit, and does not outlive the process that started it."""
+"""An MCP server that breaks the protocol costs its time limit, and ends with the process that started it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def ask(server: MCPToolset, name: str, *, timeout: float = 60, **arguments
     return await made.call(ToolCall("call_1", made.name, json.dumps(arguments)), ToolContext(None, "run_1", "call_1"))
 
 
-def test_a_server_that_never_lists_its_tools_is_given_up() -> None:
+def test_a_server_that_never_lists_its_tools_is_stopped() -> None:
     server = MCPToolset([sys.executable, str(PEER), "no_list"], connect_timeout=2)
     try:
         with pytest.raises(MCPServerLost) as caught:
@@ -58,13 +58,13 @@ def test_a_server_that_never_lists_its_tools_is_given_up() -> None:
         ("product", "success"),
     ],
 )
-async def test_an_output_schema_takes_no_longer_than_it_may(raw: MCPToolset, name: str, status: str) -> None:
+async def test_the_check_of_an_output_schema_ends_at_its_time_limit(raw: MCPToolset, name: str, status: str) -> None:
     assert (await ask(raw, name)).status == status
     assert (await ask(raw, "fine")).content == "ok"
 
 
 @pytest.mark.parametrize("name", ["unparsable", "batch", "deep", "huge", "mute", "bomb"])
-async def test_a_line_that_is_no_answer_costs_the_time_limit_of_its_call(raw: MCPToolset, name: str) -> None:
+async def test_an_invalid_line_costs_the_time_limit_of_its_call(raw: MCPToolset, name: str) -> None:
     result = await ask(raw, name, timeout=2, **({"x": "text"} if name == "bomb" else {}))
 
     assert result.status in ("timeout", "error")
@@ -72,7 +72,7 @@ async def test_a_line_that_is_no_answer_costs_the_time_limit_of_its_call(raw: MC
 
 
 @pytest.mark.parametrize("name", ["asks", "deaf"])
-async def test_a_server_that_reads_nothing_any_more_is_replaced_before_the_next_call_ends(name: str) -> None:
+async def test_a_server_that_stops_reading_is_replaced_before_the_next_call_ends(name: str) -> None:
     with MCPToolset([sys.executable, str(PEER), "plain"]) as server:
         result = await ask(server, name, timeout=1, x="y" * 1_000_000)
 
@@ -80,7 +80,7 @@ async def test_a_server_that_reads_nothing_any_more_is_replaced_before_the_next_
         assert (await ask(server, "fine")).content == "ok"
 
 
-async def test_content_of_an_unknown_type_or_none_does_not_fail_a_call(raw: MCPToolset) -> None:
+async def test_content_of_an_unknown_or_missing_type_does_not_fail_a_call(raw: MCPToolset) -> None:
     assert (await ask(raw, "future")).content == 'ok\n[unknown content: {"type": "map", "pins": [1]}]'
     assert (await ask(raw, "contentless")).content == '{"n": 1}'
 
@@ -98,7 +98,7 @@ def test_halves_of_surrogate_pairs_are_replaced_and_nothing_else(pieces: list[st
     assert json.loads(read) == expected
 
 
-async def test_a_line_without_end_is_an_error_long_before_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_endless_line_is_an_error_long_before_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded_lines, "MAX_INPUT_BYTES", 3_000_000)
     with MCPToolset([sys.executable, str(PEER), "plain"], timeout=60, retries=0) as server:
         result = await ask(server, "without_end")
@@ -109,7 +109,7 @@ async def test_a_line_without_end_is_an_error_long_before_the_time_limit(monkeyp
         assert (await ask(server, "fine")).content == "ok"
 
 
-def test_a_server_that_begins_with_a_line_without_end_is_refused_with_the_reason(
+def test_a_server_that_starts_with_an_endless_line_is_refused_with_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(bounded_lines, "MAX_INPUT_BYTES", 3_000_000)
@@ -124,7 +124,7 @@ def test_a_server_that_begins_with_a_line_without_end_is_refused_with_the_reason
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "utf-16-le"])
 @pytest.mark.parametrize("step", [1, 3, 7, 1_000])
-def test_lines_up_to_the_limit_are_read_as_they_are(monkeypatch: pytest.MonkeyPatch, encoding: str, step: int) -> None:
+def test_lines_up_to_the_limit_are_read_unchanged(monkeypatch: pytest.MonkeyPatch, encoding: str, step: int) -> None:
     monkeypatch.setattr(bounded_lines, "MAX_INPUT_BYTES", 20)
     text = "one\n\ntwo é three\n" + "x" * 20 + "\nlast\n"
     data = text.encode(encoding)
@@ -136,7 +136,7 @@ def test_lines_up_to_the_limit_are_read_as_they_are(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("step", [1, 3, 7])
-def test_of_a_line_above_the_limit_nothing_is_kept(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+def test_no_part_of_a_line_above_the_limit_is_stored(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     monkeypatch.setattr(bounded_lines, "MAX_INPUT_BYTES", 20)
     data = b"one\n" + b"x" * 100 + b"\ntwo\n" + b"y" * 100
     decoder = codecs.getincrementaldecoder(bounded_lines.bounded("utf-8"))()
@@ -150,7 +150,7 @@ def test_of_a_line_above_the_limit_nothing_is_kept(monkeypatch: pytest.MonkeyPat
     ]
 
 
-def test_bytes_that_are_no_text_are_an_error_as_in_any_encoding() -> None:
+def test_bytes_that_are_not_text_are_an_error_as_in_any_encoding() -> None:
     with pytest.raises(UnicodeDecodeError):
         codecs.getincrementaldecoder(bounded_lines.bounded("utf-8"))("strict").decode(b"\xff\n")
     with pytest.raises(LookupError):
@@ -159,7 +159,7 @@ def test_bytes_that_are_no_text_are_an_error_as_in_any_encoding() -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_a_server_that_ignores_everything_ends_with_the_process_that_started_it(how: int) -> None:
+def test_a_server_that_ignores_everything_ends_with_its_parent_process(how: int) -> None:
     peer = [sys.executable, str(PEER), "stubborn"]
     code = (
         "import sys, time\nfrom agentkit.tools import MCPToolset\n"
@@ -175,7 +175,7 @@ def test_a_server_that_ignores_everything_ends_with_the_process_that_started_it(
     assert ends(server)
 
 
-def test_a_malformed_tool_is_left_out_and_reported_and_the_others_are_offered() -> None:
+def test_a_malformed_tool_is_skipped_and_reported_and_the_other_tools_are_offered() -> None:
     with MCPToolset([sys.executable, str(PEER), "malformed"]) as server:
         assert [tool.name for tool in server] == ["first", "last"]
         problems = [problem for problem in server.problems if isinstance(problem, ToolDefinitionError)]
@@ -192,18 +192,18 @@ def test_a_list_of_too_many_tools_is_refused_within_the_time_limit(mode: str, li
     server = MCPToolset([sys.executable, str(PEER), mode], connect_timeout=4)
     with pytest.raises(MCPServerError) as caught:
         list(server)
-    assert caught.value.limit in (limit, 4)  # on a slow machine the time is over before
+    assert caught.value.limit in (limit, 4)  # on a slow machine the time limit comes first
     server.close()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("mode", ["no_list", "hung"])
-def test_a_hung_server_is_gone_when_its_toolset_is_closed(mode: str, tmp_path: Path) -> None:
+def test_a_hung_server_has_ended_after_its_toolset_is_closed(mode: str, tmp_path: Path) -> None:
     noted = tmp_path / "pids"
     noted.touch()
     command = ["sh", "-c", f'echo $$ >> {noted}; exec "$@"', "sh", sys.executable, str(PEER), mode]
     server = MCPToolset(command, connect_timeout=2)
-    for _ in range(2):  # the second one meets the server while it is replaced
+    for _ in range(2):  # the second call meets the server during its replacement
         with pytest.raises(MCPServerLost) as caught:
             list(server)
         assert caught.value.limit == 2

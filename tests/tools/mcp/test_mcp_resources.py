@@ -1,4 +1,4 @@
-"""What MCP servers offer besides plain tools: resources that results link to, progress, tasks; and what is missing."""
+"""Resources that results link to, progress, tasks, and missing commands of MCP servers."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def results(result: Any) -> list[str]:
     return [message.text for message in result.messages if message.role == "tool"]
 
 
-def test_a_model_can_read_what_a_result_links_to(library: MCPToolset) -> None:
+def test_a_model_can_read_the_resource_that_a_result_links_to(library: MCPToolset) -> None:
     read = calling(("read_resource", {"uri": "notes://a"}), ("read_resource", {"uri": "notes://none"}))
     logo = calling(("read_resource", {"uri": "files://logo.png"}))
     result = Agent(ScriptedModel([calling("find"), read, logo, "done"]), tools=library).run_sync("Go")
@@ -97,7 +97,7 @@ def test_a_model_can_read_what_a_result_links_to(library: MCPToolset) -> None:
     assert "logo.png" in str(result.messages[-2].content) or "image" in picture
 
 
-def test_progress_of_a_server_reaches_who_listens(library: MCPToolset) -> None:
+def test_progress_of_a_server_reaches_a_listener(library: MCPToolset) -> None:
     heard: list[Any] = []
     Agent(ScriptedModel([calling("work"), "done"]), tools=[library]).run_sync("Go", on_event=heard.append)
 
@@ -113,7 +113,7 @@ async def test_one_binary_resource_does_not_fail_the_others(library: MCPToolset)
     assert caught.value.name == "files://logo.png"
 
 
-def test_a_tool_that_needs_tasks_is_left_out_and_listed(tmp_path: Path) -> None:
+def test_a_tool_that_needs_tasks_is_skipped_and_listed(tmp_path: Path) -> None:
     (tmp_path / "tasks.py").write_text(TASKS)
     with MCPToolset([sys.executable, str(tmp_path / "tasks.py")], timeout=30) as server:
         assert [one.name for one in server] == ["either", "never"]
@@ -122,14 +122,14 @@ def test_a_tool_that_needs_tasks_is_left_out_and_listed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["no-such-command-here", "x"], ["/nowhere/server"], ["/tmp"]])
-def test_a_command_that_does_not_exist_is_not_started(command: list[str]) -> None:
+def test_an_unknown_command_is_not_started(command: list[str]) -> None:
     with pytest.raises(MCPServerLost) as caught:
         list(MCPToolset(command))
     assert caught.value.name == command[0]
     assert not getattr(caught.value, "__notes__", [])
 
 
-async def test_a_command_is_looked_for_where_the_server_would_run(
+async def test_a_command_is_searched_in_the_folder_of_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = tmp_path / "serve.sh"
@@ -147,7 +147,7 @@ async def test_a_command_is_looked_for_where_the_server_would_run(
     assert here.value.name == ""
 
 
-def test_without_the_extra_the_error_says_what_to_install() -> None:
+def test_without_the_extra_the_error_names_the_command_to_install_it() -> None:
     code = """
 import sys
 sys.modules["mcp"] = None

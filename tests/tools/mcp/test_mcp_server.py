@@ -1,4 +1,4 @@
-"""agentkit tools offered as an MCP server, asked by the client of the official SDK and by our own."""
+"""agentkit tools offered as an MCP server, called by the client of the official SDK and by our client."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMMAND = [sys.executable, str(SCRIPT), "offering"]
 
 @pytest.fixture(scope="module")
 def peer() -> Iterator[HTTPPeer]:
-    """One server for all tests that ask over HTTP: to start one takes a second."""
+    """One server for all tests that call over HTTP: its start takes a second."""
     with http_server("offering", SCRIPT) as peer:
         yield peer
 
@@ -67,7 +67,7 @@ async def test_the_official_client_lists_and_calls_our_tools(transport: str, req
 
 
 @pytest.mark.parametrize("transport", ["here", "pipes"])
-async def test_what_tools_return_arrives_in_the_blocks_of_the_protocol(
+async def test_results_of_tools_arrive_in_the_blocks_of_the_protocol(
     transport: str, request: pytest.FixtureRequest
 ) -> None:
     async with connected(transport, request) as client:
@@ -79,7 +79,7 @@ async def test_what_tools_return_arrives_in_the_blocks_of_the_protocol(
 
 
 @pytest.mark.parametrize("transport", ["here", "http"])
-async def test_policies_hold_and_what_fails_says_why(transport: str, request: pytest.FixtureRequest) -> None:
+async def test_policies_apply_and_failures_have_a_reason(transport: str, request: pytest.FixtureRequest) -> None:
     async with connected(transport, request) as client:
         broke, crash, long, slow = [await client.call_tool(name) for name in ("broke", "crash", "long", "slow")]
         denied, paid = [await client.call_tool("pay", {"amount": amount}) for amount in (7, 5)]
@@ -107,7 +107,7 @@ async def ask(made: Tool, arguments: dict[str, Any] | None = None) -> ToolResult
     return await made.call(call, ToolContext(None, "run_1", "call_1", approved=True))
 
 
-async def test_our_own_client_gets_back_what_our_tools_returned() -> None:
+async def test_our_client_receives_the_results_of_our_tools() -> None:
     async with MCPToolset(COMMAND) as server:
         tools = {one.name: one for one in server}
         scaled = await ask(tools["scale"], {"point": {"x": 1}, "by": 2})
@@ -126,7 +126,7 @@ async def test_our_own_client_gets_back_what_our_tools_returned() -> None:
     assert tools["pay"].policy.approval == "always"
 
 
-async def test_a_value_without_a_json_form_or_that_is_no_object_is_shown_as_text_only() -> None:
+async def test_a_value_without_a_json_form_or_that_is_not_an_object_is_shown_as_text_only() -> None:
     @tool
     def raw() -> bytes:
         return b"just text"
@@ -153,7 +153,7 @@ async def test_a_server_in_the_same_process_needs_no_transport() -> None:
     assert result.content == [types.TextContent(text="hello you")]
 
 
-def test_names_that_clash_are_refused_when_the_server_is_made() -> None:
+def test_conflicting_names_are_refused_by_the_constructor() -> None:
     def twice() -> None: ...
 
     with pytest.raises(ToolDefinitionError) as caught:
@@ -173,7 +173,7 @@ async def test_rows_that_can_be_read_only_once_reach_the_client_as_structured_co
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-async def test_a_cancelled_request_ends_although_its_tool_ignores_that() -> None:
+async def test_a_cancelled_request_ends_although_its_tool_ignores_it() -> None:
     begun, over = asyncio.Event(), list[bool]()
 
     @tool(timeout=None)

@@ -48,14 +48,14 @@ def named(tools: Toolset, name: str) -> Tool:
 
 @pytest.fixture(scope="module")
 def kept_peer() -> Iterator[HTTPPeer]:
-    """One server for all tests that leave it as it was: to start one takes a second."""
+    """One server for all tests that do not change it: its start takes a second."""
     with http_server("honest") as peer:
         yield peer
 
 
 @pytest.fixture(params=["pipes", "http"], scope="module")
 def server(request: pytest.FixtureRequest) -> Iterator[MCPToolset]:
-    """One server for all tests that leave it as it was."""
+    """One server for all tests that do not change it."""
     source = command("honest") if request.param == "pipes" else request.getfixturevalue("kept_peer").url
     with MCPToolset(source) as toolset:
         yield toolset
@@ -69,13 +69,15 @@ def paged() -> Iterator[MCPToolset]:
 
 @pytest.fixture
 async def growing(server: MCPToolset) -> AsyncIterator[MCPToolset]:
-    """A server that gets a tool more, and is as it was afterwards."""
+    """A server that gets an additional tool, which is removed afterwards."""
     yield server
     await ask(named(server, "shrink"))
     assert await eventually(lambda: "sprout" not in server)
 
 
-async def test_tools_are_listed_with_names_every_provider_takes_and_called_under_their_own(server: MCPToolset) -> None:
+async def test_tools_are_listed_with_names_that_every_provider_accepts_and_called_by_their_names(
+    server: MCPToolset,
+) -> None:
     read = named(server, "files.read")
 
     assert read.name.startswith("files_read_")
@@ -88,14 +90,14 @@ async def test_a_structured_result_is_the_value(server: MCPToolset) -> None:
     assert (await ask(named(server, "add"), a=2, b=3)).value == {"result": 5}
 
 
-async def test_arguments_are_validated_before_anything_is_sent(server: MCPToolset) -> None:
+async def test_arguments_are_validated_before_any_request(server: MCPToolset) -> None:
     result = await ask(named(server, "add"), a="many", c=1)
 
     assert result.status == "error"
     assert "b: is required" in str(result.content) and "a: " in str(result.content)
 
 
-async def test_a_tool_that_fails_over_there_is_an_error_result_here(server: MCPToolset) -> None:
+async def test_a_tool_that_fails_in_the_server_is_an_error_result(server: MCPToolset) -> None:
     result = await ask(named(server, "fail"), why="because")
 
     assert result.status == "error"
@@ -112,7 +114,7 @@ async def test_hints_become_policy(server: MCPToolset) -> None:
     assert (await ask(named(server, "wipe"))).status == "denied"
 
 
-async def test_what_the_developer_says_goes_before_the_hints(kept_peer: HTTPPeer) -> None:
+async def test_options_of_the_developer_override_the_hints(kept_peer: HTTPPeer) -> None:
     with MCPToolset(kept_peer.url, approval="never", timeout=300) as server:
         assert (await ask(named(server, "wipe"))).content == "wiped"
         assert named(server, "wipe").policy.timeout == 300
@@ -131,9 +133,7 @@ async def test_it_composes_like_any_toolset(server: MCPToolset) -> None:
     assert len(server[1:3]) == 2 and "add" in server
 
 
-def test_two_servers_with_the_same_names_clash_where_they_are_put_together(
-    server: MCPToolset, kept_peer: HTTPPeer
-) -> None:
+def test_two_servers_with_the_same_names_conflict_if_they_are_combined(server: MCPToolset, kept_peer: HTTPPeer) -> None:
     with MCPToolset(kept_peer.url) as other:
         with pytest.raises(ToolDefinitionError) as caught:
             server + other
@@ -141,7 +141,7 @@ def test_two_servers_with_the_same_names_clash_where_they_are_put_together(
         assert len(server + other.prefixed("other_")) == 2 * len(server)
 
 
-async def test_a_changed_list_is_seen_at_the_next_turn(growing: MCPToolset) -> None:
+async def test_a_changed_list_applies_to_the_next_turn(growing: MCPToolset) -> None:
     turn = DynamicToolset(lambda context: growing.prefixed("x_"))
     assert "x_sprout" not in await turn.at(CONTEXT)
 
@@ -153,7 +153,7 @@ async def test_a_changed_list_is_seen_at_the_next_turn(growing: MCPToolset) -> N
     assert (await ask(named(growing, "sprout"))).content == "a new leaf"
 
 
-def test_it_is_usable_from_any_event_loop_and_from_several_at_once(server: MCPToolset) -> None:
+def test_it_can_be_used_from_any_event_loop_and_from_several_at_once(server: MCPToolset) -> None:
     add = named(server, "add")
     seen: list[Any] = []
 
@@ -170,7 +170,7 @@ def test_it_is_usable_from_any_event_loop_and_from_several_at_once(server: MCPTo
     assert sorted(seen) == sorted(10 * number + step for number in range(4) for step in range(3))
 
 
-def test_an_agent_uses_it_in_run_after_run(server: MCPToolset) -> None:
+def test_an_agent_uses_it_in_several_runs(server: MCPToolset) -> None:
     call = Message("assistant", "", (ToolCall("call_1", "add", '{"a": 1, "b": 2}'),))
     agent = Agent(ScriptedModel.repeat(call, "done"), tools=server)
 
@@ -187,13 +187,13 @@ async def test_calls_run_concurrently(server: MCPToolset) -> None:
     assert [result.content for result in results] == ["met"] * 5
 
 
-async def test_a_call_that_takes_too_long_times_out_and_is_cancelled_over_there(
+async def test_a_call_that_takes_too_long_times_out_and_is_cancelled_in_the_server(
     server: MCPToolset, tmp_path: Path, patient: None
 ) -> None:
     mark = tmp_path / "mark"
     for seconds in longer(0.5):
         result = await ask(named(server, "wait").with_changes(timeout=seconds), seconds=600, mark=str(mark))
-        if mark.exists():  # the call had come that far
+        if mark.exists():  # the call had reached the server
             break
 
     assert result.status == "timeout"
@@ -201,7 +201,7 @@ async def test_a_call_that_takes_too_long_times_out_and_is_cancelled_over_there(
     assert (await ask(named(server, "add"), a=1, b=1)).content == "2"
 
 
-async def test_cancelling_the_caller_cancels_the_call_over_there(server: MCPToolset, tmp_path: Path) -> None:
+async def test_cancelling_the_caller_cancels_the_call_in_the_server(server: MCPToolset, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     calling = asyncio.create_task(ask(named(server, "wait"), seconds=600, mark=str(mark)))
     assert await eventually(lambda: mark.exists() and mark.read_text() == "started")
@@ -224,7 +224,7 @@ async def test_resources_are_documents_and_parts(server: MCPToolset) -> None:
     assert isinstance(logo, Image) and logo.read().endswith(b"pixels") and logo.mime == "image/png"
 
 
-async def test_a_resource_that_is_no_text_or_not_there_is_an_error_that_says_so(server: MCPToolset) -> None:
+async def test_a_resource_that_is_not_text_or_unknown_is_an_error_with_its_name_or_code(server: MCPToolset) -> None:
     with pytest.raises(MCPServerError) as not_text:
         await server.documents("pixels://logo")
     assert (not_text.value.name, not_text.value.code) == ("pixels://logo", None)
@@ -243,7 +243,7 @@ async def test_prompts_are_messages(server: MCPToolset) -> None:
     assert context.conversation[0].text.startswith("Review")
 
 
-async def test_everything_wrong_with_the_arguments_of_a_prompt_is_named(server: MCPToolset) -> None:
+async def test_all_problems_of_the_arguments_of_a_prompt_are_named(server: MCPToolset) -> None:
     with pytest.raises(MCPServerError) as wrong:
         await server.prompt("review", {"tome": "x", "tone": 3})  # type: ignore[dict-item]
     assert wrong.value.name == "review"
@@ -254,7 +254,7 @@ async def test_everything_wrong_with_the_arguments_of_a_prompt_is_named(server: 
 
 
 @pytest.mark.long
-async def test_a_server_killed_in_the_middle_of_a_call_is_an_error_the_model_reads_and_the_next_call_reconnects(
+async def test_a_server_killed_during_a_call_is_an_error_for_the_model_and_the_next_call_reconnects(
     tmp_path: Path,
 ) -> None:
     mark = str(tmp_path / "mark")
@@ -272,7 +272,7 @@ async def test_a_server_killed_in_the_middle_of_a_call_is_an_error_the_model_rea
 
 
 @pytest.mark.long
-async def test_a_call_that_only_reads_is_made_again_by_itself(tmp_path: Path) -> None:
+async def test_a_call_that_only_reads_is_repeated_automatically(tmp_path: Path) -> None:
     async with MCPToolset(command("honest")) as server:
         result = await ask(named(server, "die_reading"), mark=str(tmp_path / "mark"))
 
@@ -280,7 +280,7 @@ async def test_a_call_that_only_reads_is_made_again_by_itself(tmp_path: Path) ->
 
 
 @pytest.mark.long
-async def test_an_http_server_killed_in_the_middle_of_a_call_is_reached_again_when_it_is_back(
+async def test_an_http_server_killed_during_a_call_is_reached_again_after_its_restart(
     http_peer: HTTPPeer, tmp_path: Path
 ) -> None:
     mark = str(tmp_path / "mark")
@@ -297,20 +297,20 @@ async def test_an_http_server_killed_in_the_middle_of_a_call_is_reached_again_wh
     assert back.content == "3"
 
 
-async def test_a_server_that_died_between_two_calls_is_started_again_without_an_error() -> None:
+async def test_a_server_that_died_between_two_calls_is_restarted_without_an_error() -> None:
     async with MCPToolset(raw_command("plain")) as server:
         pid = int(str((await ask(named(server, "pid"))).content))
         session = server._connection._sessions._now
         assert session is not None
         os.kill(pid, signal.SIGKILL)
-        await eventually(session.closing.is_set)  # it is known that the server is gone
+        await eventually(session.closing.is_set)  # the end of the server was noticed
         result = await ask(named(server, "pid"))
 
     assert result.ok and result.content != str(pid)
 
 
 @pytest.mark.long
-async def test_many_calls_in_flight_when_the_server_dies_all_end(tmp_path: Path) -> None:
+async def test_many_calls_in_flight_all_end_when_the_server_dies(tmp_path: Path) -> None:
     async with MCPToolset(command("honest")) as server:
         wait, marks = named(server, "wait"), [tmp_path / f"mark {number}" for number in range(5)]
         waiting = [asyncio.create_task(ask(wait, seconds=600, mark=str(mark))) for mark in marks]
@@ -323,7 +323,7 @@ async def test_many_calls_in_flight_when_the_server_dies_all_end(tmp_path: Path)
     assert after.content == "2"
 
 
-def test_closing_ends_the_process_and_the_thread_and_calls_from_then_on_are_errors() -> None:
+def test_closing_ends_the_process_and_the_thread_and_later_calls_are_errors() -> None:
     before = set(threading.enumerate())
     server = MCPToolset(raw_command("plain"))
     pid = int(str(asyncio.run(ask(named(server, "pid"))).content))
@@ -339,7 +339,7 @@ def test_closing_ends_the_process_and_the_thread_and_calls_from_then_on_are_erro
     assert "was closed by this program" in str(result.content)
 
 
-def test_closing_while_a_call_runs_ends_the_call(tmp_path: Path) -> None:
+def test_closing_during_a_call_ends_the_call(tmp_path: Path) -> None:
     server = MCPToolset(command("honest"))
     wait = named(server, "wait")
     mark = tmp_path / "mark"
@@ -352,7 +352,7 @@ def test_closing_while_a_call_runs_ends_the_call(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_server_that_ignores_polite_requests_to_end_is_killed() -> None:
+def test_a_server_that_ignores_requests_to_end_is_killed() -> None:
     server = MCPToolset(command("stubborn"))
     pid = int(str(asyncio.run(ask(named(server, "pid"))).content))
     server.close()
@@ -361,7 +361,7 @@ def test_a_server_that_ignores_polite_requests_to_end_is_killed() -> None:
 
 
 @pytest.mark.long
-def test_a_toolset_nobody_closed_ends_its_server_when_it_is_forgotten_or_the_process_ends(tmp_path: Path) -> None:
+def test_an_unclosed_toolset_ends_its_server_when_it_is_deleted_or_the_process_ends(tmp_path: Path) -> None:
     server = MCPToolset(command("honest"))
     pid = int(str(asyncio.run(ask(named(server, "pid"))).content))
     del server
@@ -383,7 +383,7 @@ print(asyncio.run(made.call(ToolCall("1", "pid"), ToolContext(None))).content)
     assert ends(int(done.stdout))
 
 
-async def test_what_a_server_prints_stays_out_of_our_streams(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_output_of_a_server_is_not_in_our_streams(capfd: pytest.CaptureFixture[str]) -> None:
     async with MCPToolset(command("honest")) as server:
         result = await ask(named(server, "noise"), size=100_000)
         assert await eventually(lambda: server.stderr_tail.endswith("mmm"))
@@ -394,7 +394,7 @@ async def test_what_a_server_prints_stays_out_of_our_streams(capfd: pytest.Captu
     assert (out, err) == ("", "")
 
 
-async def test_every_call_carries_its_idempotency_key(paged: MCPToolset) -> None:
+async def test_every_call_contains_its_idempotency_key(paged: MCPToolset) -> None:
     result = await ask(paged[0])
 
     assert result.content == ToolContext(None, "run_1", "call_1").idempotency_key
@@ -404,14 +404,14 @@ def test_a_list_in_pages_is_read_to_its_end(paged: MCPToolset) -> None:
     assert [one.name for one in paged] == [f"tool_{page}" for page in range(5)]
 
 
-async def test_a_server_of_an_older_protocol_is_spoken_to_in_it() -> None:
+async def test_a_server_of_an_older_protocol_is_used_in_this_protocol() -> None:
     async with MCPToolset(command("older")) as server:
         assert (await ask(named(server, "add"), a=1, b=2)).content == "3"
         await ask(named(server, "grow"))
         assert await eventually(lambda: "sprout" in server)
 
 
-async def test_the_environment_of_a_command_is_not_ours_but_what_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_command_has_only_the_passed_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUR_SECRET", "hidden")
     async with MCPToolset(raw_command("plain"), env={"GIVEN": "seen"}, cwd="/") as server:
         shown = json.loads(str((await ask(named(server, "environment"))).content))
@@ -427,7 +427,7 @@ async def test_headers_reach_the_server_and_appear_in_no_message(kept_peer: HTTP
 
 
 @pytest.mark.long
-async def test_a_transport_of_ones_own_is_used_each_time_it_connects(http_peer: HTTPPeer, tmp_path: Path) -> None:
+async def test_a_custom_transport_is_used_for_each_connection(http_peer: HTTPPeer, tmp_path: Path) -> None:
     from mcp.client.streamable_http import streamable_http_client
 
     made: list[int] = []
@@ -466,13 +466,15 @@ async def test_parameters_of_the_sdk_are_a_command_too() -> None:
         (7, {}, ["server"]),
     ],
 )
-def test_what_can_be_no_server_is_refused_where_it_is_written(source: Any, options: Any, names: list[str]) -> None:
+def test_an_invalid_source_of_a_server_is_refused_by_the_constructor(
+    source: Any, options: Any, names: list[str]
+) -> None:
     with pytest.raises(ToolDefinitionError) as caught:
         MCPToolset(source, **options)
     assert list(caught.value.names) == names
 
 
-def test_an_agent_has_the_tools_the_server_has_when_a_run_begins(growing: MCPToolset) -> None:
+def test_an_agent_has_the_tools_of_the_server_at_the_start_of_a_run(growing: MCPToolset) -> None:
     def call(name: str) -> Message:
         return Message("assistant", "", (ToolCall("call_1", name),))
 
@@ -488,7 +490,7 @@ def test_an_agent_has_the_tools_the_server_has_when_a_run_begins(growing: MCPToo
     assert shown[1] == ["a new leaf"]
 
 
-def test_making_an_agent_starts_no_server() -> None:
+def test_creating_an_agent_starts_no_server() -> None:
     server = MCPToolset(["/no/such/program"])
     agent = Agent(ScriptedModel(["done"]), tools=server)
 

@@ -1,4 +1,4 @@
-"""What a server sends between calls, unasked, is read slowly; calls are not slowed, and nothing is lost."""
+"""Messages of a server between calls are read slowly; calls are not slowed, and no message is lost."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def asked(server: MCPToolset, name: str) -> int:
 @pytest.mark.parametrize(
     ("way", "kind"), [("pipes", "messages"), ("pipes", "questions"), *(("http", kind) for kind in KINDS)]
 )
-async def test_between_calls_a_server_costs_a_small_share_of_a_processor(way: str, kind: str) -> None:
+async def test_between_calls_a_server_uses_a_small_share_of_a_processor(way: str, kind: str) -> None:
     with served(way, kind) as where:
         async with MCPToolset(where) as server:
             sent = await asked(server, "wait")
@@ -49,27 +49,27 @@ async def test_between_calls_a_server_costs_a_small_share_of_a_processor(way: st
             sleep(WAIT_SECONDS)
             used = process_time() - start
             assert used < WAIT_SECONDS / 4
-            if way == "pipes" or kind == "messages":  # what sockets hold of others takes long, or is too much
-                for _ in range(100):  # pipes and sockets hold some of it
+            if way == "pipes" or kind == "messages":  # the buffers of other sockets take long, or are too large
+                for _ in range(100):  # pipes and sockets buffer some of it
                     if await asked(server, "wait") > sent:
                         return
                 raise AssertionError("it is not read any more")
 
 
-async def test_rest_is_twenty_times_what_was_used_unless_there_is_a_call() -> None:
+async def test_rest_is_twenty_times_the_used_time_except_during_a_call() -> None:
     pace = CPUPace()
     await pace.rest()
     with pace.call():
         work(0.05)
         with pytest.raises(StopIteration):
-            pace.rest().send(None)  # it ends without having waited for anything
+            pace.rest().send(None)  # it ends without a wait
     start, used = monotonic(), work(0.05)
     await pace.rest()
     assert monotonic() - start > 15 * used
 
 
 def work(seconds: float) -> float:
-    """Use up that much of the thread's time, and return how much it was."""
+    """Use this CPU time of the thread, and return the used time."""
     start = thread_time()
     while thread_time() - start < seconds:
         pass

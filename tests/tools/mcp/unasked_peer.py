@@ -1,4 +1,4 @@
-"""An MCP server that sends without being asked: `unasked_peer.py pipes KIND`, or `http KIND`, whose port it prints."""
+"""An MCP server that sends messages unasked: `unasked_peer.py pipes KIND` or `http KIND` (prints its port)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ WAIT_SECONDS = 0.5
 
 
 class Peer:
-    """Answers requests; `sent` counts what it could send unasked."""
+    """Answers requests; `sent` is the number of messages without a request."""
 
     def __init__(self) -> None:
         self.sent = 0
 
     def outcome(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Return what a request is answered: the tools say how much was sent so far, `wait` after a while."""
+        """Return the answer to a request: the tools return the number of sent messages, `wait` after some time."""
         match message["method"]:
             case "initialize":
                 info = {"name": "unasked", "version": "0"}
@@ -44,7 +44,7 @@ class Peer:
         return {"error": {"code": -32601, "message": "unknown"}}
 
     def send_on(self, write: Callable[[], object]) -> None:
-        """Send one after the other until nobody is there any more."""
+        """Send messages until the connection ends."""
         try:
             while True:
                 write()

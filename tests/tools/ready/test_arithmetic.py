@@ -1,4 +1,4 @@
-"""`calculate`: right, bounded, and never more than arithmetic."""
+"""`calculate`: correct, bounded, and only arithmetic."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ NUMBERS = st.integers(-10_000, 10_000)
 
 
 @given(NUMBERS, NUMBERS, NUMBERS, st.sampled_from("+-*"), st.sampled_from("+-*"))
-def test_whole_numbers_are_worked_out_exactly(a: int, b: int, c: int, first: str, second: str) -> None:
+def test_whole_numbers_are_calculated_exactly(a: int, b: int, c: int, first: str, second: str) -> None:
     expression = f"({a} {first} ({b})) {second} ({c})"
     apply = {"+": Fraction.__add__, "-": Fraction.__sub__, "*": Fraction.__mul__}
     assert calculate(expression) == str(apply[second](apply[first](Fraction(a), Fraction(b)), Fraction(c)))
 
 
 @given(st.decimals(-1000, 1000, places=3), st.decimals(-1000, 1000, places=3))
-def test_decimals_are_worked_out_as_they_are_written(a: object, b: object) -> None:
+def test_decimals_are_calculated_as_they_are_written(a: object, b: object) -> None:
     assert Fraction(calculate(f"({a}) * ({b})")) == Fraction(str(a)) * Fraction(str(b))
 
 
@@ -112,7 +112,7 @@ REFUSED = [
 ]
 
 
-def test_everything_else_is_refused_before_it_is_computed() -> None:
+def test_other_expressions_are_refused_before_they_are_computed() -> None:
     values: list[tuple[str, str]] = []
     for expression in REFUSED:
         with suppress(ToolError):
@@ -124,6 +124,6 @@ WORDS = st.sampled_from([*"0123456789.+-*/%()^ ,ej_~<", "**", "sqrt(", "exp(", "
 
 
 @given(st.lists(WORDS, max_size=60).map("".join))
-def test_no_expression_ends_in_anything_but_a_value_or_an_error_of_ours(expression: str) -> None:
+def test_any_expression_ends_in_a_value_or_a_tool_error(expression: str) -> None:
     with suppress(ToolError):
         assert len(calculate(expression)) < 1300

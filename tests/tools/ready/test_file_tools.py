@@ -28,7 +28,7 @@ SECRET = "the secret outside"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A folder with a secret beside it, and links of every kind that lead there."""
+    """A folder with a secret next to it, and links of every kind that lead there."""
     (tmp_path / "secret.txt").write_text(SECRET)
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "file.txt").write_text(SECRET)
@@ -62,17 +62,17 @@ async def reply(tools: Toolset, name: str, **arguments: Any) -> str:
     return str(result.content)
 
 
-def test_writing_is_offered_only_when_it_was_asked_for(root: Path) -> None:
+def test_writing_is_offered_only_with_an_option(root: Path) -> None:
     assert [tool.name for tool in file_tools(root)] == ["read_file", "list_files", "search_files"]
     *_, write = file_tools(root, write=True)
     assert (write.name, write.policy.sequential, write.policy.timeout) == ("write_file", True, 30.0)
 
 
-def test_every_tool_says_what_it_cannot_do(root: Path) -> None:
+def test_the_description_of_every_tool_contains_its_limits(root: Path) -> None:
     assert all("Cannot" in tool.description for tool in file_tools(root, write=True))
 
 
-async def test_a_file_is_read_whole_or_in_lines(root: Path) -> None:
+async def test_a_file_is_read_completely_or_in_lines(root: Path) -> None:
     tools = file_tools(root)
     assert await reply(tools, "read_file", path="notes.md") == "first\nSecond line\nthird\n"
     assert await reply(tools, "read_file", path="./docs//guide.md") == "A guide.\nIt is second to none.\n"
@@ -87,7 +87,7 @@ async def test_a_file_is_read_whole_or_in_lines(root: Path) -> None:
     assert "must be 1 or more" in str((await ask(tools, "read_file", path="notes.md", lines=0)).content)
 
 
-async def test_what_is_no_text_or_too_large_is_an_error(root: Path) -> None:
+async def test_a_file_that_is_not_text_or_too_large_is_an_error(root: Path) -> None:
     tools = file_tools(root, max_bytes=20)
     for path in ("picture.png", "latin.txt"):
         assert "is not UTF-8 text" in str((await ask(tools, "read_file", path=path)).content)
@@ -97,7 +97,7 @@ async def test_what_is_no_text_or_too_large_is_an_error(root: Path) -> None:
     assert not (root / "big.txt").exists()
 
 
-async def test_a_folder_is_listed_sorted_without_what_is_hidden(root: Path) -> None:
+async def test_a_folder_is_listed_in_order_without_hidden_files(root: Path) -> None:
     tools = file_tools(root)
     assert (await reply(tools, "list_files")).split("\n") == [
         "docs/",
@@ -137,7 +137,7 @@ async def test_a_search_finds_lines_in_text_files_only(root: Path) -> None:
     assert "at most 1000" in str((await ask(tools, "list_files", pattern="*" * 1_001)).content)
 
 
-async def test_long_lists_and_many_hits_say_that_there_is_more(root: Path) -> None:
+async def test_long_lists_and_many_matches_end_with_a_note(root: Path) -> None:
     (root / "many").mkdir()
     for number in range(1_001):
         (root / "many" / f"{number:04}.txt").write_text("needle\n")
@@ -164,7 +164,7 @@ async def test_a_search_collects_only_the_lines_that_it_shows(root: Path) -> Non
     assert found[-1].startswith("[incomplete") and peak < 4_000_000
 
 
-async def test_a_search_ends_after_so_many_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_search_ends_at_its_maximum_of_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentkit_tools.ready.file_tools.MAX_ENTRIES", 1)
     found = (await reply(file_tools(root), "search_files", text="e", pattern="*.md")).split("\n")
     assert found[-1] == "[incomplete: only the first 1 files were searched; search a folder inside]"
@@ -172,7 +172,7 @@ async def test_a_search_ends_after_so_many_files(root: Path, monkeypatch: pytest
     assert (await reply(file_tools(root), "list_files")).endswith("only the first 1 are listed; list a folder inside]")
 
 
-async def test_names_that_could_be_taken_for_lines_are_quoted(root: Path) -> None:
+async def test_names_that_could_be_mistaken_for_lines_are_quoted(root: Path) -> None:
     (root / "docs" / "a\nsecret.txt (5 bytes)").write_text("x")
     (root / "docs" / os.fsdecode(b"bytes-\xff")).write_text("x")
     listed = (await reply(file_tools(root), "list_files", path="docs")).split("\n")
@@ -245,7 +245,7 @@ OUTSIDE = [
 ]
 
 
-async def test_no_path_reads_what_is_outside(root: Path) -> None:
+async def test_no_path_reads_a_file_outside_of_the_folder(root: Path) -> None:
     tools = file_tools(root, timeout=LONG)
     failures: list[str] = []
     for path in OUTSIDE:
@@ -256,7 +256,7 @@ async def test_no_path_reads_what_is_outside(root: Path) -> None:
     assert failures == []
 
 
-async def test_no_path_writes_what_is_outside(root: Path) -> None:
+async def test_no_path_writes_a_file_outside_of_the_folder(root: Path) -> None:
     before = sorted(root.rglob("*"))
     tools = file_tools(root, write=True, timeout=LONG)
     failures: list[str] = []
@@ -284,7 +284,7 @@ async def test_no_folder_outside_is_listed_or_searched(root: Path, path: str) ->
     assert "secret outside" not in await reply(tools, "search_files", text="e")
 
 
-async def test_a_device_or_a_pipe_is_not_even_opened(root: Path) -> None:
+async def test_a_device_or_a_pipe_is_not_opened(root: Path) -> None:
     assert "not a file but a special" in str((await ask(file_tools(root), "read_file", path="pipe")).content)
 
 
@@ -304,7 +304,7 @@ def test_no_combination_of_steps_shows_the_secret(root: Path, path: str) -> None
         assert "outside/" not in shown
 
 
-async def test_links_that_are_swapped_in_while_a_tool_runs_are_not_followed(root: Path) -> None:
+async def test_links_that_appear_while_a_tool_runs_are_not_followed(root: Path) -> None:
     """A second thread turns a file and a folder into links to the outside and back, as fast as it can."""
     tools = file_tools(root, write=True)
     outside = root.parent / "outside"
@@ -322,7 +322,7 @@ async def test_links_that_are_swapped_in_while_a_tool_runs_are_not_followed(root
             try:
                 what.rename(here)
                 return
-            except OSError:  # the tool made a folder of that name in the gap
+            except OSError:  # the tool created a folder of that name in the gap
                 shutil.rmtree(here, ignore_errors=True)
 
     def swap() -> None:
@@ -379,7 +379,7 @@ async def test_a_folder_that_cannot_be_read_is_listed_but_not_entered(root: Path
         (root / "docs" / "deep").chmod(0o700)
 
 
-def test_a_write_that_fails_leaves_nothing_behind(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_fails_leaves_no_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -395,7 +395,7 @@ def test_a_write_that_fails_leaves_nothing_behind(root: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("wrong", ["missing", "notes.md", "loop", "a\0b"])
-def test_a_root_that_is_no_folder_is_refused(root: Path, wrong: str) -> None:
+def test_a_root_that_is_not_a_folder_is_refused(root: Path, wrong: str) -> None:
     with pytest.raises(ToolDefinitionError) as caught:
         file_tools(root / wrong)
     assert caught.value.names == ("root",)
@@ -407,7 +407,7 @@ def test_a_root_may_be_reached_through_a_link_of_its_owner(root: Path, tmp_path:
     assert read("docs/guide.md").startswith("A guide.")
 
 
-def test_limits_and_systems_that_make_no_sense_are_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_limits_and_systems_are_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ToolDefinitionError) as caught:
         file_tools(root, max_bytes=0)
     assert caught.value.names == ("max_bytes",)

@@ -28,7 +28,7 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Site:
-    """A server on loopback that writes what a test says, byte by byte if need be."""
+    """A server on loopback that writes the bytes of a test, one at a time if necessary."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -75,7 +75,7 @@ def away(where: str, status: str = "302 Found") -> bytes:
 
 
 def answers(*found: str) -> Callable[[str, int], Awaitable[Sequence[str]]]:
-    """A resolver that gives the answers one after the other, then the last one for ever."""
+    """A resolver that returns the answers in order, then the last answer forever."""
     left = list(found)
 
     async def resolve(host: str, port: int) -> Sequence[str]:
@@ -105,10 +105,10 @@ def refusal(result: ToolResult) -> str:
     return str(result.content)
 
 
-# What is read
+# Pages
 
 
-async def test_a_page_is_read_as_text_with_where_it_came_from() -> None:
+async def test_a_page_is_read_as_text_with_its_address() -> None:
     async with site() as server:
         server.pages["/a?q=1"] = page("hello\nworld")
         assert text(await local(server, "/a?q=1#part")) == (
@@ -121,7 +121,7 @@ async def test_a_page_is_read_as_text_with_where_it_came_from() -> None:
         assert "cookie" not in request.lower()
 
 
-async def test_html_becomes_its_words_unless_the_source_is_wanted() -> None:
+async def test_html_becomes_its_words_unless_its_source_is_requested() -> None:
     source = "<title>T</title><script>alert('<p>')</script><h1>One &amp; two</h1><p>a <b>b</b><!-- <p>c --></p>d < e"
     async with site() as server:
         server.pages["/"] = page(source, "text/html; charset=utf-8")
@@ -144,7 +144,7 @@ async def test_html_becomes_its_words_unless_the_source_is_wanted() -> None:
         (b"plain", "", "plain"),
     ],
 )
-async def test_the_character_set_is_the_one_that_is_declared(body: bytes, kind: str, shown: str) -> None:
+async def test_the_declared_character_set_is_used(body: bytes, kind: str, shown: str) -> None:
     async with site() as server:
         server.pages["/"] = page(body, kind)
         assert text(await local(server, "/")).endswith(f"(200)\n\n{shown}")
@@ -165,13 +165,13 @@ async def test_the_character_set_is_the_one_that_is_declared(body: bytes, kind: 
         (away(""), "(302)"),
     ],
 )
-async def test_what_cannot_be_shown_is_reported(answer: bytes, said: str) -> None:
+async def test_content_that_cannot_be_shown_is_reported(answer: bytes, said: str) -> None:
     async with site() as server:
         server.pages["/loop"] = answer
         assert said in str((await local(server, "/loop")).content)
 
 
-async def test_a_long_page_is_read_up_to_its_limit_and_the_server_is_left() -> None:
+async def test_a_long_page_is_read_up_to_its_limit_and_the_connection_is_closed() -> None:
     async def flood(writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")
         while True:
@@ -185,7 +185,7 @@ async def test_a_long_page_is_read_up_to_its_limit_and_the_server_is_left() -> N
 
 
 @pytest.mark.parametrize("first", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n"])
-async def test_a_server_that_drips_is_left_when_the_time_is_over(first: bytes) -> None:
+async def test_a_slow_server_is_dropped_at_the_time_limit(first: bytes) -> None:
     async def drip(writer: asyncio.StreamWriter) -> None:
         writer.write(first)
         while True:
@@ -199,7 +199,7 @@ async def test_a_server_that_drips_is_left_when_the_time_is_over(first: bytes) -
         assert result.status == "timeout"
 
 
-async def test_a_name_that_is_never_found_ends_with_the_time() -> None:
+async def test_a_name_that_never_resolves_ends_at_the_time_limit() -> None:
     async def never(host: str, port: int) -> Sequence[str]:
         await asyncio.Event().wait()
         raise AssertionError
@@ -207,7 +207,7 @@ async def test_a_name_that_is_never_found_ends_with_the_time() -> None:
     assert (await get("http://slow.example/", resolve=never, timeout=0.1)).status == "timeout"
 
 
-# Where it does not go
+# Refused addresses
 
 
 SPELLINGS = [
@@ -315,8 +315,8 @@ async def test_a_name_is_refused_when_any_of_its_addresses_is_not_public(found: 
     assert "not on the public internet" in said or "has no address" in said
 
 
-async def test_the_checked_address_is_the_one_that_is_connected_to() -> None:
-    """The name answers with the server's address once, and with one where nobody listens ever after."""
+async def test_the_checked_address_is_the_address_of_the_connection() -> None:
+    """The name resolves to the address of the server once, and later to an address without a server."""
     async with site() as server:
         server.pages["/"] = page("checked")
         options: dict[str, Any] = {"networks": ["127.0.0.1/32"], "ports": None}
@@ -329,7 +329,7 @@ async def test_the_checked_address_is_the_one_that_is_connected_to() -> None:
         assert server.connections == 1
 
 
-async def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
+async def test_the_next_address_is_tried_if_an_address_does_not_answer() -> None:
     async with site() as server:
         server.pages["/"] = page("second")
         options: dict[str, Any] = {"networks": LOOPBACK, "ports": None}
@@ -367,7 +367,7 @@ async def test_a_redirect_is_checked_like_an_address(status: str) -> None:
     assert failures == []
 
 
-async def test_a_name_may_not_turn_inwards_between_two_redirects() -> None:
+async def test_a_name_must_not_become_private_between_two_redirects() -> None:
     async with site() as server:
         server.pages["/"] = away(f"http://changing.example:{server.port}/next")
         server.pages["/next"] = page("never")
@@ -377,7 +377,7 @@ async def test_a_name_may_not_turn_inwards_between_two_redirects() -> None:
         assert server.connections == 1
 
 
-async def test_redirects_within_what_is_allowed_are_followed() -> None:
+async def test_permitted_redirects_are_followed() -> None:
     async with site() as server:
         server.pages["/a"] = away("b?x=1")
         server.pages["/b?x=1"] = away(f"//127.0.0.1:{server.port}/c", "308 Permanent")
@@ -386,7 +386,7 @@ async def test_redirects_within_what_is_allowed_are_followed() -> None:
         assert "more than 1 redirects" in refusal(await local(server, "/a", redirects=1))
 
 
-async def test_only_the_given_hosts_and_ports_are_opened() -> None:
+async def test_only_the_permitted_hosts_and_ports_are_opened() -> None:
     options: dict[str, Any] = {"hosts": ["docs.example", "*.Wiki.example"], "resolve": answers("127.0.0.1")}
     for url in (
         "http://other.example/",
@@ -409,7 +409,7 @@ async def test_only_the_given_hosts_and_ports_are_opened() -> None:
     "host",
     ["a" * 70 + ".com", "a..b", "127.1", "0x7f000001", "\u0661\u0662\u0667.0.0.1", "1.2.3.4.5", "foo.0x7f", "[1:2]"],
 )
-async def test_a_host_that_cannot_be_read_is_refused_in_one_way(host: str) -> None:
+async def test_an_unreadable_host_has_one_error(host: str) -> None:
     url = f"http://{host}/"
     reason = "its host is invalid, or an IP address that is not four decimal numbers"
     assert refusal(await get(url)).endswith(f"{url!r} cannot be opened: {reason}")
@@ -428,7 +428,7 @@ def test_each_item_of_another_type_is_named() -> None:
         http_tool(hosts=items, ports=items)
 
 
-async def test_the_resolver_of_the_machine_is_used_if_there_is_no_other() -> None:
+async def test_the_resolver_of_the_machine_is_the_default() -> None:
     async with site() as server:
         server.pages["/"] = page("here")
         options: dict[str, Any] = {"networks": [*LOOPBACK, "::1/128"], "ports": None, "resolve": None}
@@ -453,12 +453,12 @@ async def test_a_certificate_is_checked_against_the_name_and_not_the_address(tmp
         assert text(await get(url, ssl_context=trusting, **options)).endswith("safe")
         other = f"https://other.example:{server.port}/"
         assert "cannot be read" in refusal(await get(other, ssl_context=trusting, **options))
-        assert "cannot be read" in refusal(await get(url, **options))  # the machine does not know who signed it
+        assert "cannot be read" in refusal(await get(url, **options))  # the machine does not trust its issuer
         assert len(server.requests) == 1
 
 
 def certificate(folder: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """Return the context of a server of that name, and one that trusts it."""
+    """Return the context of a server of that name, and a context that trusts it."""
     x509 = pytest.importorskip("cryptography.x509", reason="needs cryptography to make a certificate")
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -489,7 +489,7 @@ def certificate(folder: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLContext
     return ours, trusting
 
 
-# The parts
+# Parts
 
 
 @pytest.mark.parametrize(
@@ -507,12 +507,12 @@ def certificate(folder: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLContext
         ("::8.8.8.8", False),
     ],
 )
-def test_public_is_what_the_registry_of_special_addresses_does_not_take(address: str, public: bool) -> None:
+def test_an_address_is_public_if_the_registry_of_special_addresses_does_not_have_it(address: str, public: bool) -> None:
     assert is_public(ipaddress.ip_address(address)) is public
 
 
-def test_nothing_public_here_is_special_to_python() -> None:
-    """A second opinion on a thousand addresses, spread evenly."""
+def test_no_public_address_is_special_in_python() -> None:
+    """A second check of a thousand addresses, evenly spread."""
     for step in range(1000):
         four = ipaddress.IPv4Address(step * 4_294_967)
         assert not is_public(four) or four.is_global
@@ -530,7 +530,7 @@ def test_nothing_public_here_is_special_to_python() -> None:
         ("http://example.com./", "http://example.com/"),
     ],
 )
-def test_an_address_is_written_in_one_way(text: str, written: str) -> None:
+def test_an_address_has_one_form(text: str, written: str) -> None:
     assert str(read_address(text)) == written
 
 
@@ -548,11 +548,11 @@ def test_an_address_is_written_in_one_way(text: str, written: str) -> None:
         "İ<script>x</script>" * 10_000,
     ],
 )
-def test_the_text_of_a_hostile_page_comes_of_one_pass(source: str) -> None:
-    assert len(html_text(source)) <= len(source)  # with a pass per tag this would not end while anybody waits
+def test_the_text_of_a_hostile_page_needs_one_pass(source: str) -> None:
+    assert len(html_text(source)) <= len(source)  # too slow with a pass per tag
 
 
-def test_words_come_out_of_broken_html() -> None:
+def test_the_words_of_invalid_html_are_read() -> None:
     assert html_text("a<br>b<div>c</div><style>x{}</style>d<p") == "a\nb\nc\nd"
     assert html_text("1 < 2 <b>and</b> 3 > 2") == "1 < 2 and 3 > 2"
     assert html_text("<!doctype html><?xml?>x &lt;p&gt; &nbsp; y") == "x <p> y"
@@ -577,7 +577,7 @@ def test_words_come_out_of_broken_html() -> None:
         {"redirects": -1},
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ToolDefinitionError) as caught:
         http_tool(**options)
     assert caught.value.names == tuple(options)

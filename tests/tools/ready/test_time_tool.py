@@ -1,4 +1,4 @@
-"""`time_tool`: what a clock says, in any zone."""
+"""`time_tool`: the time of a clock, in any zone."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ MOMENT = datetime(2024, 2, 29, 23, 30, tzinfo=UTC)
         ("America/St_Johns", "Thursday, 2024-02-29 20:00:00-03:30"),
     ],
 )
-def test_the_time_of_the_given_clock_is_given_for_a_zone(zone: str, text: str) -> None:
+def test_the_time_of_a_clock_is_returned_for_a_zone(zone: str, text: str) -> None:
     assert time_tool(lambda: MOMENT)(zone) == text
 
 
-def test_without_a_clock_it_is_the_one_of_the_machine() -> None:
+def test_without_a_clock_the_clock_of_the_machine_is_used() -> None:
     stamp = time_tool()().partition(", ")[2]
     assert abs((datetime.fromisoformat(stamp) - datetime.now(UTC)).total_seconds()) < 60
 
 
 @pytest.mark.parametrize("zone", ["Nowhere", "", "../../etc/passwd", "/etc/passwd", "a\0b", "Europe", "x" * 300])
-def test_a_zone_that_does_not_exist_is_refused(zone: str) -> None:
+def test_an_unknown_zone_is_refused(zone: str) -> None:
     with pytest.raises(ToolError):
         time_tool()(zone)
 

@@ -204,7 +204,7 @@ SHOWN = {
 }
 
 
-async def test_what_code_printed_is_in_the_result_of_code_that_is_stopped_or_has_no_text(sandbox: Sandbox) -> None:
+async def test_printed_text_is_in_the_result_of_code_that_is_stopped_or_has_no_text(sandbox: Sandbox) -> None:
     results = {code: await sandbox.run(job(code), double) for code in SHOWN}
     assert {code: (result.output, result.value) for code, result in results.items()} == SHOWN
 
@@ -234,7 +234,7 @@ async def test_code_that_reads_no_answers_ends_at_its_time_limit(code: str, char
         assert re.search(error, (await ProcessSandbox().run(job(code), large)).error)
 
 
-async def test_arguments_that_are_no_json_are_errors_of_their_call(sandbox: Sandbox) -> None:
+async def test_arguments_without_a_json_form_are_errors_of_their_call(sandbox: Sandbox) -> None:
     code = "import asyncio\nasync def call():\n    try:\n        await double({(1, 2): 3})\n    except TypeError:\n"
     code += "        return 'refused'\nawait asyncio.gather(double(1), call(), double(2))"
     assert (await sandbox.run(job(code), double)).value == '[[2, 2], "refused", [4, 2]]'

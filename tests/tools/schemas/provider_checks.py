@@ -1,4 +1,4 @@
-"""What providers write that they take as a tool, checked without our own tables."""
+"""Rules of providers for tools, from their documentation, checked without the tables of agentkit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON Schemas that contradict themselves: one rule each, and what the model is shown is what is accepted."""
+"""JSON Schemas with contradictions: one rule each, and the schema for the model accepts the same values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def made(schema: Any, **more: Any) -> Tool:
 
 
 def accepts(one: Tool, value: Any) -> bool:
-    """Whether the tool takes a value: just where the schema that it shows does."""
+    """Return True if the tool accepts a value, and check that its schema agrees."""
     sent = {"v": value}
     try:
         assert one.validate(json.dumps(sent)) == sent
@@ -32,7 +32,7 @@ def accepts(one: Tool, value: Any) -> bool:
     return True
 
 
-def test_an_enum_and_its_type_are_read_as_one() -> None:
+def test_an_enum_and_its_type_are_combined() -> None:
     cases: list[tuple[Any, Any, list[Any], list[Any]]] = [
         ({"type": "integer", "enum": ["1", "2"]}, {"type": "string", "enum": ["1", "2"]}, ["1"], [1]),
         ({"type": "string", "enum": [1, 2.5]}, {"type": ["integer", "number"], "enum": [1, 2.5]}, [1, 2.5], ["1"]),
@@ -89,7 +89,7 @@ def test_an_enum_and_its_type_are_read_as_one() -> None:
     assert wrong == []
 
 
-def test_a_default_of_null_lets_null_in() -> None:
+def test_a_default_of_null_accepts_null() -> None:
     cases: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
         ({"type": "integer", "minimum": 1}, [1], [0, "1"]),
         ({"type": ["integer", "boolean"]}, [1, True], ["1"]),
@@ -119,7 +119,7 @@ DEFINITIONS: dict[str, Any] = {
 }
 
 
-def test_a_default_lets_itself_in_and_nothing_else() -> None:
+def test_a_default_accepts_its_value_and_no_other_value() -> None:
     cases: list[tuple[dict[str, Any], Any, list[Any], list[Any]]] = [
         ({"type": "integer"}, "any", [1], ["other", 1.5, None]),
         ({"type": "integer", "minimum": 1}, 0.5, [1], [0.5, 0]),
@@ -161,12 +161,12 @@ def test_a_default_lets_itself_in_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("word", ["None", "null", "nil"])
-def test_a_word_for_null_is_null_where_it_can_be_no_text(word: str) -> None:
+def test_a_word_for_null_is_null_if_it_cannot_be_text(word: str) -> None:
     assert accepts(made({"type": "integer", "default": word}), None)
     assert not accepts(made({"type": "string", "default": word}), None)
 
 
-def test_a_default_of_null_inside_of_others_counts_too() -> None:
+def test_a_default_of_null_inside_of_other_schemas_counts_too() -> None:
     inner = {"type": "object", "properties": {"a": {"type": "string", "default": None}}}
     one = made({"type": "array", "items": inner})
     assert accepts(one, [{"a": None}])
@@ -191,7 +191,7 @@ PERSON = {
 }
 
 
-def test_a_missing_parameter_says_what_was_expected_however_deep() -> None:
+def test_the_error_of_a_missing_parameter_has_the_expected_type_at_any_depth() -> None:
     cases: list[tuple[Any, str, str]] = [
         ({"who": {"size": "s", "untyped": 1}}, "who.name", "string"),
         ({"who": {"name": "a", "untyped": 1}}, "who.size", 'one of "s", "l"'),

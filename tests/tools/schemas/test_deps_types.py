@@ -1,4 +1,4 @@
-"""What a tool says about the `deps` of a run: read once from its function, checked before anything is sent."""
+"""The type of the `deps` of a tool: read once from its function, checked before any request."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_deps_of_another_type_are_a_problem_of_the_tool() -> None:
     assert wrong == []
 
 
-def test_a_context_that_declares_nothing_takes_any_deps() -> None:
+def test_a_context_without_a_type_accepts_any_deps() -> None:
     contexts: list[Any] = [
         ToolContext,
         ToolContext | None,
@@ -132,7 +132,7 @@ def test_a_tool_without_a_context_needs_no_deps() -> None:
     assert (add.deps_types, add.deps_problem(None)) == ((), "")
 
 
-def test_the_problem_names_the_tool_what_it_needs_and_what_it_got() -> None:
+def test_the_problem_names_the_tool_the_expected_type_and_the_actual_type() -> None:
     @tool(name="find user")
     def find(q: str, ctx: ToolContext[Repository[int]]) -> str:
         return q
@@ -143,7 +143,7 @@ def test_the_problem_names_the_tool_what_it_needs_and_what_it_got() -> None:
     assert made(ToolContext[Database]).deps_problem(None) == "tool look needs deps of type Database, got None"
 
 
-def test_what_all_contexts_of_a_function_declare_must_hold() -> None:
+def test_all_contexts_of_a_function_must_accept_the_deps() -> None:
     @tool
     def both(a: ToolContext[Named], b: ToolContext[Closes]) -> None: ...
 
@@ -151,11 +151,11 @@ def test_what_all_contexts_of_a_function_declare_must_hold() -> None:
     assert "Closes" in both.deps_problem(type("Sub", (Named,), {"name": property(lambda self: self.nothing)})())
 
 
-def test_a_check_that_fails_is_no_reason_to_refuse() -> None:
+def test_a_check_that_fails_does_not_refuse_the_deps() -> None:
     assert made(ToolContext[Undecided]).deps_problem(1) == ""
 
 
-def test_the_type_stays_with_the_tool_however_it_is_made_or_changed() -> None:
+def test_the_type_stays_with_a_tool_that_is_created_or_changed_in_any_way() -> None:
     class Desk:
         @tool
         def ask(self, ctx: ToolContext[Database]) -> str:
@@ -182,7 +182,7 @@ def test_the_type_stays_with_the_tool_however_it_is_made_or_changed() -> None:
     assert [one.deps_types for one in tools] == [(Database,)] * len(tools)
 
 
-def test_a_described_tool_gets_its_context_whatever_its_other_annotations_are() -> None:
+def test_a_described_tool_gets_its_context_with_any_other_annotations() -> None:
     async def described(ctx: ToolContext[Database], other: Missing = None, **arguments: Any) -> str:  # type: ignore[name-defined]  # noqa: F821
         return ctx.deps.url
 
@@ -192,7 +192,7 @@ def test_a_described_tool_gets_its_context_whatever_its_other_annotations_are() 
     assert asyncio.run(made_tool.call(ToolCall("c", "described", "{}"), context)).content == "db"
 
 
-def test_a_context_of_a_type_that_cannot_be_resolved_is_an_error_when_the_tool_is_made() -> None:
+def test_a_context_of_an_unknown_type_is_an_error_of_the_constructor() -> None:
     async def described(ctx: ToolContext[Missing], **arguments: Any) -> str:  # type: ignore[name-defined]  # noqa: F821
         return ""
 

@@ -1,4 +1,4 @@
-"""What of a docstring a model reads: what it needs to call the tool, as it was written."""
+"""The parts of a docstring that a model reads: the information to call the tool, unchanged."""
 
 from __future__ import annotations
 
@@ -121,14 +121,14 @@ ESSAY()
 
 
 class Description(NamedTuple):
-    """What a model reads of a docstring."""
+    """The parts of a docstring that a model reads."""
 
     text: str
     parameters: dict[str, str]
 
 
 def read_docstring(text: str) -> Description:
-    """Return the description of a tool and of its parameters, made from a function with this docstring."""
+    """Return the description of a tool and of its parameters, from a function with this docstring."""
 
     def act(policy: Any = None, a: Any = None, b: Any = None) -> None: ...
 
@@ -139,7 +139,7 @@ def read_docstring(text: str) -> Description:
 
 
 @pytest.mark.parametrize("text", [NUMPY, GOOGLE, SPHINX])
-def test_what_is_for_readers_of_the_code_is_left_out_and_lists_stay(text: str) -> None:
+def test_sections_for_readers_of_the_code_are_removed_and_lists_stay(text: str) -> None:
     found = read_docstring(text)
     assert found.text == (
         "Compare two samples.\n\nThe variances are taken to be equal.\n\n"
@@ -208,7 +208,7 @@ def test_the_same_in_unusual_notation(text: str) -> None:
         ("What :meth:`read`\n    gives.", "What :meth:`read`\ngives."),
     ],
 )
-def test_what_is_returned_stays_as_it_was_written_without_its_type(returns: str, expected: str) -> None:
+def test_the_text_of_returns_is_unchanged_without_its_type(returns: str, expected: str) -> None:
     assert (
         read_docstring(f"Act.\n\nReturns:\n    {returns}\n\nRaises:\n    KeyError: No.").text
         == f"Act.\n\nReturns: {expected}"

@@ -1,4 +1,4 @@
-"""Tools as each provider takes them: schemas of the kinds that well-known servers offer, and generated ones."""
+"""Tools in the form of each provider: schemas of the kinds of well-known servers, and generated schemas."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_tools_of_well_known_kinds_can_be_strict(name: str) -> None:
     assert made.strict().spec.strict
 
 
-def test_a_strict_schema_has_the_definitions_it_uses_and_keeps_null() -> None:
+def test_a_strict_schema_has_its_used_definitions_and_keeps_null() -> None:
     strict = Tool.from_json_schema("pages", "", PAGES, echo).strict().spec.parameters
     assert set(strict["$defs"]) == {"block", "richText", "parent"}
     assert strict["properties"]["icon"] == {"type": ["string", "null"]}
@@ -202,7 +202,7 @@ def test_a_strict_schema_has_the_definitions_it_uses_and_keeps_null() -> None:
     assert one.validate(json.dumps(written)) == {"parent": {"workspace": True}, "children": [], "icon": None}
 
 
-async def test_names_that_a_provider_refuses_are_replaced_and_found_again() -> None:
+async def test_names_that_a_provider_refuses_are_replaced_and_mapped_back() -> None:
     made = Tool.from_json_schema("odata", "", ODATA, echo)
     own = {"$filter": "x", "filter[id]": ["1"], "deep": {"größe": 1.5}, "1st": 2}
     for schema in (made.to_anthropic()["input_schema"], made.to_gemini()["parameters"]):
@@ -221,7 +221,7 @@ async def test_names_that_a_provider_refuses_are_replaced_and_found_again() -> N
     assert made.validate(json.dumps(own)) == own
 
 
-def test_a_schema_without_a_type_has_that_of_its_keywords() -> None:
+def test_a_schema_without_a_type_has_the_type_of_its_keywords() -> None:
     fields = {
         "point": {"properties": {"x": {"type": "number"}}},
         "tags": {"items": {"type": "string"}},
@@ -235,7 +235,7 @@ def test_a_schema_without_a_type_has_that_of_its_keywords() -> None:
     }
 
 
-def test_a_list_of_types_becomes_alternatives_where_a_provider_takes_no_lists() -> None:
+def test_a_list_of_types_becomes_alternatives_if_a_provider_does_not_accept_lists() -> None:
     parameters = {"type": "object", "properties": {"id": {"type": ["string", "integer"]}}, "required": ["id"]}
     sent = gemini_form(ToolSpec("t", "", parameters))["parameters"]
     assert [option["type"] for option in sent["properties"]["id"]["anyOf"]] == ["string", "integer"]
@@ -243,14 +243,14 @@ def test_a_list_of_types_becomes_alternatives_where_a_provider_takes_no_lists() 
     assert strict.spec.parameters["properties"]["id"] == {"type": ["string", "integer"]}
 
 
-def test_limits_that_a_provider_has_words_for_are_sent() -> None:
+def test_limits_that_a_provider_supports_are_sent() -> None:
     fields = {"page": {"type": "integer", "minimum": 1, "maximum": 9}, "name": {"type": "string", "maxLength": 3}}
     parameters = {"type": "object", "properties": fields, "required": ["page", "name"]}
     strict = Tool.from_json_schema("t", "", parameters, echo).strict()
     assert strict.spec.parameters["properties"] == {"page": fields["page"], "name": {"type": "string"}}
 
 
-def test_a_least_number_of_items_is_sent_where_the_provider_takes_it() -> None:
+def test_a_minimum_of_items_is_sent_if_the_provider_supports_it() -> None:
     for least, sent in ((1, {"minItems": 1}), (2, {})):
         items = {"type": "array", "items": {"type": "string"}, "minItems": least}
         schema = {"type": "object", "properties": {"names": items}, "additionalProperties": False}
@@ -261,7 +261,7 @@ def test_a_least_number_of_items_is_sent_where_the_provider_takes_it() -> None:
         assert {key: value for key, value in names.items() if key == "minItems"} == sent
 
 
-def test_references_follow_properties_that_are_sent_under_other_names() -> None:
+def test_references_follow_properties_that_are_renamed() -> None:
     fields = {
         "filter[id]": {"type": "string", "description": "See #/properties/filter[id]."},
         "again": {"$ref": "#/properties/filter[id]"},
@@ -275,7 +275,7 @@ def test_references_follow_properties_that_are_sent_under_other_names() -> None:
     assert sent["properties"]["link"] == {"$ref": "#/$defs/a"}
 
 
-def test_names_of_a_function_are_found_again_too() -> None:
+def test_names_of_parameters_of_a_function_are_mapped_back_too() -> None:
     @tool
     def act(top: Annotated[int, Field(alias="$top")] = 1) -> int:
         return top
@@ -294,21 +294,21 @@ def test_a_description_over_the_limit_is_cut_and_the_tool_is_named() -> None:
         assert len(made.to_anthropic()["description"]) == 3_000
 
 
-def test_a_tool_that_cannot_be_strict_at_one_provider_goes_without_and_warns() -> None:
+def test_a_tool_that_cannot_be_strict_at_one_provider_is_sent_without_strict_and_warns() -> None:
     strict = Tool.from_json_schema("pages", "", PAGES, echo).strict()
     with pytest.warns(ToolFormWarning):
         assert "strict" not in strict.to_anthropic()
     assert Tool.from_json_schema("odata", "", ODATA, echo).strict().to_anthropic()["strict"] is True
 
 
-def test_what_is_sent_is_in_these_forms() -> None:
+def test_sent_tools_have_the_forms_of_the_providers() -> None:
     specs = [Tool.from_json_schema(name, "Act.", schema, echo).spec for name, schema in SHAPES.items()]
     composition = compose(Layers("Be brief."), PromptContext(user_input="Hi", tools=specs))
     assert not [fault for entry in composition.to_openai()["tools"] for fault in openai_faults(entry)]
     assert not [fault for entry in composition.to_anthropic()["tools"] for fault in anthropic_faults(entry)]
 
 
-def test_a_local_server_gets_descriptions_whole_and_the_provider_does_not() -> None:
+def test_a_local_server_gets_complete_descriptions_and_the_provider_does_not() -> None:
     spec = ToolSpec("talk", "x" * 3_000)
     composition = compose(Layers("Be brief."), PromptContext(user_input="Hi", tools=[spec]))
 
@@ -320,7 +320,7 @@ def test_a_local_server_gets_descriptions_whole_and_the_provider_does_not() -> N
         assert length("api.openai.com") == length("mine.openai.azure.com:443") == 1_024
 
 
-def test_a_tool_that_contains_itself_ends_for_gemini() -> None:
+def test_a_recursive_tool_ends_for_gemini() -> None:
     parameters = Tool.from_json_schema("pages", "", PAGES, echo).to_gemini()["parameters"]
     block = parameters["properties"]["children"]["items"]
     assert block["properties"]["children"]["items"] == {"type": "object"}
@@ -328,7 +328,7 @@ def test_a_tool_that_contains_itself_ends_for_gemini() -> None:
 
 
 def chained(inner: Any, count: int) -> dict[str, Any]:
-    """A schema whose definitions each refer to the next one."""
+    """A schema whose definitions each refer to the next definition."""
     definitions = {f"d{number}": inner({"$ref": f"#/$defs/d{number + 1}"}) for number in range(count)}
     return {"properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": {**definitions, f"d{count}": {"type": "string"}}}
 
@@ -350,5 +350,5 @@ def chained(inner: Any, count: int) -> dict[str, Any]:
     ),
     ids=["tree", "any", "all", "references", "deep", "itself", "root", "enum"],
 )
-def test_schemas_that_grow_when_they_are_written_out_end(schema: Any) -> None:
+def test_schemas_that_grow_when_references_are_replaced_end(schema: Any) -> None:
     assert faults(Tool.from_json_schema("t", "", schema, echo)) == []

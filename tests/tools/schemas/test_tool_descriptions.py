@@ -1,4 +1,4 @@
-"""A tool that a model has to guess at warns its author, in every way a tool is created."""
+"""A tool without a description or types warns its author, in every way to create a tool."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Lookup(BaseModel):
         return country
 
 
-def test_objects_that_can_be_called_are_tools_and_others_are_not() -> None:
+def test_callable_objects_are_tools_and_other_objects_are_not() -> None:
     assert [*Tool(Lookup).spec.parameters["properties"]] == ["city"]
     assert [*Tool(Lookup(city="Bern")).spec.parameters["properties"]] == ["country"]
     with pytest.raises(ToolDefinitionError, match=r"agent\.as_tool"):

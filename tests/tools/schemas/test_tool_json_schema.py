@@ -1,4 +1,4 @@
-"""Tools described elsewhere: foreign schemas, names, strict schemas, repair and exports."""
+"""Tools with foreign schemas: values, names, strict schemas, repair and exports."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def made(schema: Any, **more: Any) -> Tool:
 
 
 def accepts(schema: Any, value: Any, **more: Any) -> bool:
-    """Whether the tool takes the value, which must then arrive unchanged."""
+    """Return True if the tool accepts the value, which must then arrive unchanged."""
     text = json.dumps({"v": value})
     try:
         arguments = made(schema, **more).validate(text)
@@ -60,7 +60,7 @@ TREE = {
 }
 
 
-def test_values_are_judged_as_json_schema_says_and_arrive_unchanged() -> None:
+def test_values_are_checked_according_to_json_schema_and_arrive_unchanged() -> None:
     cases: list[tuple[Any, list[Any], list[Any]]] = [
         ({"type": "integer"}, [1, -5, 5.0, 10**30], [1.5, True, "1", None]),
         ({"type": "integer", "minimum": 1, "exclusiveMaximum": 3}, [1, 2], [0, 3]),
@@ -179,7 +179,7 @@ def test_a_number_next_to_an_integer_is_none(value: float) -> None:
 
 
 @given(SCHEMAS, VALUES)
-def test_the_verdict_is_that_of_a_json_schema_validator(schema: Any, value: Any) -> None:
+def test_a_tool_accepts_the_values_that_a_json_schema_validator_accepts(schema: Any, value: Any) -> None:
     assert accepts(schema, value) is Draft202012Validator(schema).is_valid(value)
 
 
@@ -220,7 +220,7 @@ def test_any_schema_makes_a_tool_or_a_definition_error(schema: Any) -> None:
     assert result.status in ("success", "error")
 
 
-def test_foreign_type_names_are_understood() -> None:
+def test_foreign_type_names_are_accepted() -> None:
     cases: list[tuple[Any, Any]] = [
         ("dict", {"type": "object"}),
         ("HashMap", {"type": "object"}),
@@ -304,7 +304,7 @@ def test_required_flags_inside_of_properties_are_collected() -> None:
     assert Tool.from_json_schema("t", "", parameters, echo).spec.parameters["required"] == ["a", "b"]
 
 
-def test_a_tool_without_parameters_takes_none() -> None:
+def test_a_tool_without_parameters_accepts_none() -> None:
     one = Tool.from_json_schema("t", "", None, echo)
     assert one.validate("{}") == {}
     with pytest.raises(ToolArgumentError):
@@ -319,7 +319,7 @@ def nested(levels: int) -> dict[str, Any]:
     return schema
 
 
-def test_what_is_no_schema_of_an_object_is_refused() -> None:
+def test_a_schema_that_is_not_an_object_is_refused() -> None:
     cases: list[Any] = [[], "x", {"type": "array"}, {"properties": {"a": 5}}, {"properties": {"a": nested(5_000)}}]
     for parameters in cases:
         with pytest.raises(ToolDefinitionError) as caught:
@@ -327,7 +327,7 @@ def test_what_is_no_schema_of_an_object_is_refused() -> None:
         assert caught.value.tool == "t"
 
 
-def test_a_reference_that_leads_nowhere_is_refused_and_nothing_is_fetched() -> None:
+def test_an_unresolvable_reference_is_refused_and_nothing_is_fetched() -> None:
     for reference in ("https://elsewhere.test/schema", "file:///etc/hostname", "other.json", "#/$defs/None", "#none"):
         with pytest.raises(ToolDefinitionError) as caught:
             made({"$ref": reference})
@@ -341,7 +341,7 @@ def test_a_number_that_is_not_finite_is_refused() -> None:
             one.validate(f'{{"v": {text}}}')
 
 
-def test_references_that_only_lead_to_each_other_accept_anything() -> None:
+def test_references_that_only_refer_to_each_other_accept_any_value() -> None:
     definitions = {
         "A": {"$ref": "#/$defs/B"},
         "B": {"anyOf": [{"$ref": "#/$defs/C"}, {"type": "null"}]},
@@ -373,7 +373,7 @@ async def test_parameters_of_any_name_reach_the_function_and_the_context_does_to
     assert caught.value.names == ("ctx",)
 
 
-async def test_annotations_nobody_can_resolve_do_not_matter_here() -> None:
+async def test_annotations_that_cannot_be_resolved_are_ignored_if_a_schema_is_passed() -> None:
     def take(a: Nowhere) -> str:  # type: ignore[name-defined]  # noqa: F821
         return str(a)
 
@@ -398,14 +398,14 @@ async def test_every_description_of_the_function_calling_leaderboard_is_accepted
         if not result.ok or result.value != call["arguments"]:
             refused.append(row["id"])
     assert len(rows) == len(names) == 300
-    # Calls whose data is wrong: text where the description wants an array, an object or an integer.
+    # Calls with invalid data: text instead of an array, an object or an integer.
     assert refused == [row["id"] for row in rows if row["call_validates_after_type_map"] is False]
 
 
 # Names
 
 
-def test_valid_names_stay_and_others_become_distinct() -> None:
+def test_valid_names_stay_and_other_names_become_distinct() -> None:
     assert wire_name("get_weather-2") == "get_weather-2"
     names = ["a.b", "a b", "a_b", "a/b", "a..b", "", "é", "日本", "x" * 65, "x" * 66, ".", "\ud800"]
     found = [wire_name(name) for name in names]
@@ -435,7 +435,7 @@ async def book(city: str, nights: int = 1, tags: list[str] | None = None, unit: 
     return [city, nights, tags, unit]
 
 
-async def test_a_strict_tool_requires_everything_and_reads_null_as_left_out() -> None:
+async def test_a_strict_tool_requires_all_parameters_and_reads_null_as_omitted() -> None:
     strict = book.strict()
     assert strict.strict() is strict
     parameters = strict.spec.parameters
@@ -456,7 +456,7 @@ async def test_a_strict_tool_requires_everything_and_reads_null_as_left_out() ->
 
 
 class Step(BaseModel):
-    """A model with a part that may be left out, in places where it may be left out."""
+    """A model with an optional part, in places that are optional."""
 
     name: str
     times: int = 3
@@ -465,20 +465,20 @@ class Step(BaseModel):
 
 
 class Stop(BaseModel):
-    """An option with the same properties as another one."""
+    """An option with the same properties as another option."""
 
     kind: Literal["stop"]
     after: int = 1
 
 
 class Start(BaseModel):
-    """The other one."""
+    """The second option."""
 
     kind: Literal["start"]
     after: str = "now"
 
 
-async def test_nulls_of_models_that_may_be_left_out_become_defaults_too() -> None:
+async def test_nulls_of_optional_models_become_defaults_too() -> None:
     @tool
     def plan(first: Step | None = None, rest: list[Step] | None = None, how: Stop | Start | int = 1) -> Any:
         return [first, rest, how]
@@ -487,7 +487,7 @@ async def test_nulls_of_models_that_may_be_left_out_become_defaults_too() -> Non
     inner = {"name": "b", "times": None, "tags": None, "next": None}
     outer = {"name": "a", "times": None, "tags": ["x"], "next": inner}
     written = {"first": outer, "rest": [inner], "how": {"kind": "start", "after": None}}
-    Draft202012Validator(dict(strict.spec.parameters)).validate(written)  # what a provider makes a model write
+    Draft202012Validator(dict(strict.spec.parameters)).validate(written)  # written under the rules of a provider
     found = strict.validate(json.dumps(written))
     assert found["first"] == Step(name="a", tags=["x"], next=Step(name="b"))
     assert found["rest"] == [Step(name="b")]
@@ -508,14 +508,14 @@ async def test_nulls_in_a_union_that_is_described_elsewhere_become_defaults_too(
     assert made.strict().validate('{"a": "x"}') == {"a": "x"}
 
 
-def test_what_a_strict_schema_would_lose_is_refused() -> None:
+def test_a_schema_with_a_part_that_strict_mode_cannot_express_is_refused() -> None:
     for schema in ({"type": "object", "patternProperties": {"^x": {}}}, {"maxLength": 3}):
         with pytest.raises(ToolDefinitionError) as caught:
             made(schema).strict()
         assert caught.value.names == ("v",)
 
 
-def test_a_format_that_is_no_text_is_nothing_a_strict_schema_trips_over() -> None:
+def test_a_format_that_is_not_text_does_not_break_a_strict_schema() -> None:
     made = Tool.from_json_schema("t", "", {"properties": {"a": {"type": "string", "format": {"x": []}}}}, echo)
     assert "format" not in made.strict().spec.parameters["properties"]["a"]
 
@@ -554,7 +554,7 @@ def test_nested_models_become_strict_through_their_references() -> None:
     assert strict.validate(text) == {"who": {"name": "A"}, "pet": None}
 
 
-def test_what_cannot_be_strict_is_named_at_every_place() -> None:
+def test_all_places_that_cannot_be_strict_are_named() -> None:
     parameters = {
         "type": "object",
         "properties": {
@@ -604,7 +604,7 @@ async def test_arguments_that_cannot_be_repaired_are_reported_as_sent(text: str)
     assert result.status == "error"
 
 
-async def test_quotes_and_commas_inside_of_strings_survive_the_repair() -> None:
+async def test_quotes_and_commas_inside_of_strings_are_unchanged_by_the_repair() -> None:
     one = Tool.from_json_schema("t", "", {"properties": {"a": {"type": "string"}, "b": {}}}, echo, repair=True)
     assert one.validate("""{'a': 'it\\'s "so", True,]', "b": 'x',}""") == {"a": 'it\'s "so", True,]', "b": "x"}
 
@@ -627,7 +627,7 @@ def test_each_target_gets_its_form() -> None:
     assert both.to_mcp()[0] == book.to_mcp()
 
 
-def test_a_type_of_many_characters_becomes_no_type_at_once() -> None:
+def test_a_type_of_many_characters_is_ignored_immediately() -> None:
     for kind in ("a" + " " * 200_000 + "b", (" " * 1_000 + "or") * 200, "List[" * 5_000 + "]" * 5_000):
         start = process_time()
         assert made({"type": kind}).spec.parameters["properties"]["v"] == {}

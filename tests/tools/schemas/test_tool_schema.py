@@ -1,4 +1,4 @@
-"""What a model reads about a Python function."""
+"""The description of a Python function for a model."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Point:
 
 
 class Opaque:
-    """Not a type JSON Schema knows."""
+    """A type that JSON Schema cannot describe."""
 
 
 def properties(made: Tool) -> dict[str, Any]:
@@ -130,14 +130,14 @@ def sphinx(city: str, days: int = 3) -> None:
 
 
 @pytest.mark.parametrize("function", [google, numpy, sphinx])
-def test_docstrings_of_three_styles_say_the_same(function: Any) -> None:
+def test_docstrings_of_three_styles_have_the_same_description(function: Any) -> None:
     made = Tool(function)
     assert made.description == "Get a forecast.\n\nIt may be wrong.\n\nReturns: The forecast."
     assert properties(made)["city"]["description"] == "The city, such as 北京."
     assert properties(made)["days"]["description"].split() == ["How", "many", "days."]
 
 
-def test_prose_that_only_mentions_arguments_stays_whole() -> None:
+def test_prose_that_only_mentions_arguments_stays_complete() -> None:
     def talk() -> None:
         """Talk: with a colon.
 
@@ -215,7 +215,7 @@ def test_recursive_models_keep_their_definitions() -> None:
     assert plant.validate('{"root": {"value": 1, "children": [{"value": 2}]}}')["root"].children[0].value == 2
 
 
-def test_typed_dicts_dataclasses_and_dates_arrive_as_what_they_are() -> None:
+def test_typed_dicts_dataclasses_and_dates_have_their_types() -> None:
     @tool
     def mark(p: Point, o: Options, day: dt.date = dt.date(2030, 1, 1)) -> None: ...
 
@@ -227,7 +227,7 @@ def test_typed_dicts_dataclasses_and_dates_arrive_as_what_they_are() -> None:
     }
 
 
-def test_names_python_and_pydantic_reserve_are_only_names() -> None:
+def test_names_that_python_and_pydantic_reserve_can_be_parameters() -> None:
     @tool
     def odd(schema: str, json: int, model_config: str = "", _hidden: int = 0, copy: bool = False, self: int = 1) -> Any:
         return schema, json, model_config, _hidden, copy, self
@@ -236,7 +236,7 @@ def test_names_python_and_pydantic_reserve_are_only_names() -> None:
     assert odd(**odd.validate('{"schema": "s", "json": 2, "self": 5}')) == ("s", 2, "", 0, False, 5)
 
 
-def test_a_default_json_cannot_write_is_still_the_default() -> None:
+def test_a_default_without_a_json_form_is_still_the_default() -> None:
     marker = object()
 
     @tool
@@ -284,7 +284,7 @@ def test_unpacked_typed_dict_gives_parameters() -> None:
     assert find.spec.parameters["additionalProperties"] is False
 
 
-def test_kwargs_that_unpack_something_else_are_refused() -> None:
+def test_kwargs_that_unpack_another_type_are_refused() -> None:
     def find(**options: Unpack[Point]) -> Any: ...  # type: ignore[misc]
 
     with pytest.raises(ToolDefinitionError) as caught:
@@ -292,7 +292,7 @@ def test_kwargs_that_unpack_something_else_are_refused() -> None:
     assert (caught.value.tool, caught.value.names) == ("find", ("options",))
 
 
-def test_the_context_parameter_is_not_shown_under_any_name_or_form() -> None:
+def test_the_context_parameter_is_not_shown_with_any_name_or_form() -> None:
     def first(anything: ToolContext, user: str) -> Any: ...
     def second(user: str, *, ctx: ToolContext[dict[str, int]]) -> Any: ...
     def third(user: str, ctx: Annotated[ToolContext[int], "hm"]) -> Any: ...
@@ -301,7 +301,7 @@ def test_the_context_parameter_is_not_shown_under_any_name_or_form() -> None:
         assert list(properties(Tool(function))) == ["user"]
 
 
-def test_local_types_are_found_where_the_tool_is_made() -> None:
+def test_local_types_are_found_in_the_scope_of_the_tool() -> None:
     class Local(BaseModel):
         n: int
 
@@ -311,7 +311,7 @@ def test_local_types_are_found_where_the_tool_is_made() -> None:
     assert take.validate('{"item": {"n": 1}}')["item"] == Local(n=1)
 
 
-def test_an_annotation_nobody_can_resolve_is_named() -> None:
+def test_an_annotation_that_cannot_be_resolved_is_named() -> None:
     def take(item: Nowhere) -> Any: ...  # type: ignore[name-defined]  # noqa: F821
 
     with pytest.raises(ToolDefinitionError) as caught:
@@ -319,7 +319,7 @@ def test_an_annotation_nobody_can_resolve_is_named() -> None:
     assert (caught.value.tool, caught.value.names) == ("take", ("Nowhere",))
 
 
-def test_every_parameter_json_schema_cannot_describe_is_named_at_construction() -> None:
+def test_all_parameters_that_json_schema_cannot_describe_are_named_at_construction() -> None:
     def take(a: Opaque, fine: int, b: dict[str, Opaque]) -> Any: ...
 
     with pytest.raises(ToolDefinitionError) as caught:
@@ -327,7 +327,7 @@ def test_every_parameter_json_schema_cannot_describe_is_named_at_construction() 
     assert (caught.value.tool, caught.value.names) == ("take", ("a", "b"))
 
 
-def test_only_what_can_be_called_becomes_a_tool() -> None:
+def test_a_value_that_is_not_callable_is_refused() -> None:
     things: list[Any] = [3, "text", object()]
     for thing in things:
         with pytest.raises(ToolDefinitionError) as caught:
@@ -348,7 +348,7 @@ def test_a_lambda_needs_a_name() -> None:
     assert Tool(lambda x: x, name="echo").name == "echo"
 
 
-def test_two_parameters_of_one_name_are_refused() -> None:
+def test_two_parameters_with_the_same_name_are_refused() -> None:
     def take(a: Annotated[str, Field(alias="b")], b: str, c: Annotated[int, Field(alias="d")], d: int) -> Any: ...
 
     with pytest.raises(ToolDefinitionError) as caught:
@@ -366,7 +366,7 @@ def test_an_alias_with_choices_is_refused() -> None:
     assert caught.value.names == ("a",)
 
 
-def test_names_providers_refuse_are_mapped_and_kept() -> None:
+def test_names_that_providers_refuse_are_mapped_and_stored() -> None:
     made = Tool(google, name="weather.forecast")
     assert made.original_name == "weather.forecast"
     assert made.name.startswith("weather_forecast_")
@@ -456,7 +456,7 @@ def test_a_spec_is_read_only() -> None:
         made.spec.parameters["properties"]["city"]["type"] = "integer"
 
 
-def test_importing_the_package_loads_nothing_heavy() -> None:
+def test_importing_the_package_loads_no_large_library() -> None:
     code = (
         "import sys, agentkit_tools; "
         "from agentkit_tools import tool; tool(lambda x: x) if 0 else None; "
@@ -490,7 +490,7 @@ PLAIN = st.recursive(
 
 
 @given(PLAIN)
-def test_the_quick_schema_of_plain_types_is_pydantics_own(annotation: Any) -> None:
+def test_the_quick_schema_of_plain_types_is_the_schema_of_pydantic(annotation: Any) -> None:
     def take(x: Any) -> None: ...
 
     take.__annotations__["x"] = annotation

@@ -1,4 +1,4 @@
-"""Tools from what is no plain function: models, dataclasses, named tuples, and functions that decorators changed."""
+"""Tools from other objects than functions: models, dataclasses, named tuples, and decorated functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def call(made: Tool, text: str, **context: Any) -> ToolResult:
 
 
 class Address(BaseModel):
-    """Where."""
+    """Address of a user."""
 
     zip: str = Field(pattern=r"^\d+$")
 
@@ -79,7 +79,7 @@ class Own:
         return text * times
 
 
-def test_a_model_has_the_types_of_its_fields_and_is_validated_as_a_whole() -> None:
+def test_a_model_has_the_types_of_its_fields_and_is_validated_completely() -> None:
     made = Tool(User)
     parameters = made.spec.parameters
     assert made.description == "Make a user."
@@ -93,7 +93,7 @@ def test_a_model_has_the_types_of_its_fields_and_is_validated_as_a_whole() -> No
     assert made.validate('{"name": "a"}')["age"] == 3
 
 
-def test_what_is_wrong_with_a_model_is_named_all_at_once() -> None:
+def test_all_problems_of_a_model_are_named_together() -> None:
     found = problems(Tool(User), '{"nam": "a", "years": -1, "home": {"zip": "x"}}')
     assert {problem.path for problem in found} == {"name", "years", "home.zip", "nam"}
     (problem,) = problems(Tool(User), '{"name": "nobody"}')
@@ -102,13 +102,13 @@ def test_what_is_wrong_with_a_model_is_named_all_at_once() -> None:
 
 
 def problems(made: Tool, text: str) -> tuple[ArgumentProblem, ...]:
-    """Return everything that is wrong with the arguments of a call."""
+    """Return all problems of the arguments of a call."""
     with pytest.raises(ToolArgumentError) as caught:
         made.validate(text)
     return caught.value.problems
 
 
-def test_a_model_that_says_what_happens_to_other_fields_has_its_way() -> None:
+def test_a_model_that_allows_other_fields_receives_them() -> None:
     class Open(BaseModel):
         model_config = ConfigDict(extra="allow")
         a: int
@@ -127,7 +127,7 @@ def test_a_model_that_says_what_happens_to_other_fields_has_its_way() -> None:
         (Own, '{"text": "a", "times": 2}', "aa", {"text": "string", "times": "integer"}),
     ],
 )
-def test_classes_have_the_types_of_what_makes_them(kind: Any, text: str, value: Any, types: dict[str, str]) -> None:
+def test_classes_have_the_types_of_their_constructors(kind: Any, text: str, value: Any, types: dict[str, str]) -> None:
     made = Tool(kind)
     assert {name: one["type"] for name, one in made.spec.parameters["properties"].items()} == types
     assert call(made, text).value == value
@@ -135,13 +135,13 @@ def test_classes_have_the_types_of_what_makes_them(kind: Any, text: str, value: 
     assert "(" not in made.description
 
 
-def test_a_model_that_is_no_object_is_refused() -> None:
+def test_a_model_that_is_not_an_object_is_refused() -> None:
     with pytest.raises(ToolDefinitionError) as caught:
         Tool(RootModel[list[int]], name="numbers")
     assert caught.value.tool == "numbers"
 
 
-async def test_a_model_under_approval_and_retries_is_made_anew() -> None:
+async def test_a_model_is_created_again_after_an_approval_or_a_retry() -> None:
     made = Tool(User, approval=lambda arguments, context: arguments["name"] == "admin", retries=1)
     result = await made.call(ToolCall("c", made.name, '{"name": "admin"}'), ToolContext(None))
     assert result.status == "denied"
@@ -150,7 +150,7 @@ async def test_a_model_under_approval_and_retries_is_made_anew() -> None:
 
 
 def with_more(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator that adds a parameter and writes signature and docstring itself."""
+    """A decorator that adds a parameter and sets signature and docstring."""
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -188,15 +188,15 @@ def test_signature_and_docstring_of_a_decorator_count() -> None:
         assert call(made, '{"text": "a", "loud": 3}').status == "error"
 
 
-def test_an_object_is_described_by_what_it_was_given_before_its_class() -> None:
+def test_the_description_of_an_object_comes_from_its_call_before_its_class() -> None:
     class Greeter:
         """Not for models."""
 
         def __call__(self, name: str) -> str:
-            """Greet somebody."""
+            """Greet a person."""
             return f"Hello {name}"
 
-    assert Tool(Greeter()).description == "Greet somebody."
+    assert Tool(Greeter()).description == "Greet a person."
     assert Tool(functools.lru_cache(names)).description == "Return names."
     assert Tool(functools.partial(names, 1)).description == "Return names."
 
@@ -220,7 +220,7 @@ DECIMALS = [
 WRITTEN = ['"1.5"', "1.5", '"1e3"', "12", "-0.0", '"0.10"', '"NaN"', '"Infinity"', '"abc"', '" 7 "', "true", "null"]
 
 
-def test_decimals_are_what_pydantic_takes_for_them() -> None:
+def test_decimals_have_the_types_that_pydantic_accepts() -> None:
     wrong = []
     for kind in DECIMALS:
 

@@ -55,7 +55,7 @@ async def test_every_keyword_is_checked_and_every_problem_has_its_place() -> Non
     assert paths(made, {"day": "2026-11-22"}) == {"what"}
 
 
-def test_the_expected_and_the_given_value_are_named() -> None:
+def test_the_expected_and_the_actual_value_are_named() -> None:
     pet = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
     schema = {
         "properties": {
@@ -75,7 +75,7 @@ def test_the_expected_and_the_given_value_are_named() -> None:
     ]
 
 
-def test_patterns_end_soon() -> None:
+def test_patterns_end_within_a_short_time() -> None:
     made = Tool.from_json_schema("t", "", SCHEMA, echo)
     start = process_time()
     assert paths(made, {"slow": "a" * 5_000 + "!"}) == {"slow"}

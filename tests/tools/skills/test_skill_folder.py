@@ -65,7 +65,7 @@ def message(result: ToolResult) -> Any:
         ("refunds", "\x00"),
     ],
 )
-async def test_nothing_else_can_be_loaded(tmp_path: Path, name: str, file: str) -> None:
+async def test_no_other_file_can_be_loaded(tmp_path: Path, name: str, file: str) -> None:
     path = skill(tmp_path / "skills", "refunds")
     (tmp_path / "secret").write_text("secret")
     (path / "link").symlink_to(tmp_path / "secret")
