@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from inspect import iscoroutinefunction
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Self
 
@@ -53,10 +54,12 @@ class BackgroundWorker:
         self.problems: dict[str, str] = {}
         """The last error of each part of the work; a part that succeeds is removed."""
         if extract is not None:
-            if not callable(extract):
+            # Each turn would fail, and would be tried again for ever.
+            is_async = any(map(iscoroutinefunction, (extract, type(extract).__call__)))
+            if not callable(extract) or is_async:
                 raise InvalidArgument(
-                    "worker: expected an extractor, a function of turns and known facts that returns drafts of facts, "
-                    f"got {extract!r}",
+                    "worker: expected an extractor, a sync function of turns and known facts that returns drafts of "
+                    f"facts, got {extract!r}",
                     name="extract",
                 )
             from agentkit_memory.facts.fact_worker import FactWorker

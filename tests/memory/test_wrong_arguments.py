@@ -29,6 +29,11 @@ def untyped(value: object) -> Any:
     return value
 
 
+class Later:
+    async def __call__(self, turns: object, known: object) -> list[object]:
+        return []
+
+
 Refusal = tuple[Callable[[Memory], object], type[StoreError], dict[str, object]]
 
 
@@ -106,7 +111,7 @@ REFUSED: list[Refusal] = [
     *invalid(lambda memory, number: memory.recall_logs(after=number), "x", 1.5, True, ENDLESS, -ENDLESS),
     *invalid(lambda memory, number: memory.recall_logs(before=number), "x", 1.5, True, ENDLESS, -ENDLESS),
     *invalid(lambda memory, since: memory.was_erased("local", since), "x", None, True, math.nan, ENDLESS, name="since"),
-    *invalid(lambda memory, extract: memory.worker(extract), 5, "", [], name="extract"),
+    *invalid(lambda memory, extract: memory.worker(extract), 5, "", [], Later().__call__, Later(), name="extract"),
     *invalid(lambda _, tenant: Scope(tenant), "", name="tenant"),
     *invalid(lambda _, tenant: Scope(tenant), "a\0b", name="tenant"),
     *invalid(lambda _, user: Scope("a", user=user), "\ud800", name="user"),
