@@ -13,7 +13,7 @@ import pytest
 
 @contextmanager
 def collected(failures: list[str], *case: object) -> Iterator[None]:
-    """Add what the block raises to `failures`, with the case that it is about."""
+    """Append an exception of the block to `failures`, with the case of the block."""
     try:
         yield
     except (Exception, pytest.fail.Exception) as error:

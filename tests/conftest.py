@@ -1,4 +1,4 @@
-"""What every test gets: no real model within reach, and the same random cases for the same commit."""
+"""Settings of all tests: no real model is reachable, and a commit has the same random cases in each run."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--all"):
-        os.environ["AGENTKIT_ALL_TESTS"] = "1"  # before any test module is read: laws look how many cases to try
+        os.environ["AGENTKIT_ALL_TESTS"] = "1"  # before any test module is read: laws read the number of their cases
     if config.getoption("--fresh"):
         os.environ["AGENTKIT_FRESH_TESTS"] = "1"
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a job in the background starts, and its processes too
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # the state of a background job, also of its child processes
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    for name in [*os.environ]:  # a developer's own keys never reach a test
+    for name in [*os.environ]:  # the keys of a developer never reach a test
         if name in ENDPOINT_VARIABLES or name.endswith(ENDPOINT_ENDINGS):
             del os.environ[name]
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "localhost,127.0.0.1,::1"  # no loopback server through a proxy
@@ -69,9 +69,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes long, unless all tests are asked for or a test is named; or begin with it.
+    """Skip long tests, unless all tests are requested or a test is named; otherwise start with long tests.
 
-    So no process waits at the end for another that has just begun with it.
+    So no process waits at the end for another process that has just started a long test.
     """
     if config.getoption("--all") or any("::" in argument for argument in config.args):
         items.sort(key=lambda item: item.get_closest_marker("long") is None)
@@ -83,11 +83,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collectstart() -> None:
-    gc.disable()  # what is collected stays: looking for garbage in it takes a quarter of the time
+    gc.disable()  # collected tests stay: searching for garbage in them takes a quarter of the time
 
 
 def pytest_collection_finish() -> None:
-    """Have the garbage collector pass over what stays until the end, a million objects, and begin less often."""
+    """Exclude the objects of the collection from the garbage collector, a million objects, and run it less often."""
     gc.freeze()
     gc.set_threshold(50_000, 10, 10)
     gc.enable()
@@ -103,7 +103,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Where times are compared nothing is collected meanwhile: what other tests left takes up to a second."""
+    """Disable the garbage collector while times are compared: garbage of other tests takes up to a second."""
     if not hasattr(pyfuncitem.module, "process_time"):
         return (yield)
     gc.disable()
@@ -115,7 +115,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 
 @pytest.fixture(scope="session", autouse=True)
 def place_of_inner_pytests(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A pytest closes the folder that it makes its own in, in which servers of other users may run for this one."""
+    """Pytest closes the folder that contains its own folder, in which servers of other users may run for this run."""
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(tmp_path_factory.mktemp("inner-pytest"))
 
 
@@ -125,10 +125,10 @@ HOUSE = Path(__file__).parent / "house"
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    """Laws and what is long are tried on hundreds of cases: coverage is earned by the other tests, in half the time.
+    """Laws and long tests run hundreds of cases: the other tests measure the coverage, in half the time.
 
-    The tracer itself is put aside, here and in new threads: the mark of pytest-cov stops one of the two that it starts
-    in a worker.
+    The tracer itself is removed, here and in new threads: the mark of pytest-cov stops only one of the two tracers of a
+    worker.
     """
     tracers = sys.gettrace(), threading.gettrace()
     marked = item.get_closest_marker("untraced") or item.get_closest_marker("long")

@@ -1,4 +1,4 @@
-"""How hard laws and campaigns are tried: a little by default, in full with `--all`, as CI does."""
+"""The number of cases of laws and campaigns: a few by default, all with `--all`, as in CI."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from _pytest.mark import ParameterSet
 
 
 def tries(usual: int, full: int) -> int:
-    """Return how often something is tried in this run of the tests."""
+    """Return the number of attempts in this run of the tests."""
     return full if os.environ.get("AGENTKIT_ALL_TESTS") else usual
 
 
 def spread(values: Iterable[Any], every: int) -> list[Any]:
-    """Return the values of a parametrised test: each is tried with `--all`, and every so many by default."""
+    """Return the values of a parametrised test: all with `--all`, and each `every`-th value by default."""
     made = [value if isinstance(value, ParameterSet) else pytest.param(*_each(value)) for value in values]
     return [
         one if at % every == 0 else one._replace(marks=[*one.marks, pytest.mark.long]) for at, one in enumerate(made)
@@ -24,7 +24,7 @@ def spread(values: Iterable[Any], every: int) -> list[Any]:
 
 
 def some(values: Iterable[Any], every: int) -> list[Any]:
-    """Return the values of `spread` that this run of the tests tries, for a loop in a test."""
+    """Return the values of `spread` in this run of the tests, for a loop in a test."""
     return [one.values[0] for one in spread(values, every) if tries(0, 1) or not one.marks]
 
 
@@ -34,12 +34,12 @@ def thinned(values: Sequence[Any], every: int = 2) -> list[Any]:
 
 
 def unless_fresh(usual: int, fresh: int) -> int:
-    """Return how often something is tried in this run of the tests: `fresh` times only with `--fresh`."""
+    """Return the number of attempts in this run of the tests: `fresh` only with `--fresh`."""
     return fresh if os.environ.get("AGENTKIT_FRESH_TESTS") else usual
 
 
 def paired(first: Iterable[Any], second: Sequence[Any], of: int = 1) -> list[Any]:
-    """Return every pair of two lists: by default each of the first is tried with `of` of the second, in turn."""
+    """Return every pair of two lists: by default each of the first is paired with `of` of the second, in turn."""
     return [
         pytest.param(*_each(one), *_each(other), marks=[] if (at - beside) % len(second) < of else pytest.mark.long)
         for at, one in enumerate(first)
@@ -48,7 +48,7 @@ def paired(first: Iterable[Any], second: Sequence[Any], of: int = 1) -> list[Any
 
 
 def pairs(first: Iterable[Any], second: Sequence[Any], of: int = 1) -> list[tuple[Any, ...]]:
-    """Return the pairs of `paired` that this run of the tests tries, for a loop in a test."""
+    """Return the pairs of `paired` in this run of the tests, for a loop in a test."""
     return [tuple(one.values) for one in paired(first, second, of) if tries(0, 1) or not one.marks]
 
 

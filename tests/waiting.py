@@ -1,4 +1,4 @@
-"""Waits of tests for what happens elsewhere: as long as a busy machine needs, and no longer than it takes."""
+"""Waits of tests for other processes and threads: as long as a busy machine needs, and not longer than necessary."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONG = 60.0
 
 
 def until(condition: Callable[[], Any]) -> Any:
-    """Return what a condition does, once it is true."""
+    """Return the result of a condition, once it is true."""
     end = time.monotonic() + LONG
     while not (found := condition()):
         assert time.monotonic() < end, "it did not become true"
@@ -24,7 +24,7 @@ def until(condition: Callable[[], Any]) -> Any:
 
 
 async def eventually(condition: Callable[[], Any]) -> Any:
-    """Do the same where others need the event loop meanwhile."""
+    """Return the result of a condition, once it is true, without blocking the event loop."""
     end = time.monotonic() + LONG
     while not (found := condition()):
         assert time.monotonic() < end, "it did not become true"
@@ -33,9 +33,9 @@ async def eventually(condition: Callable[[], Any]) -> Any:
 
 
 def longer(seconds: float) -> Iterator[float]:
-    """Yield time limits for what must run out of time, but not before something has happened: each twice the last one.
+    """Yield time limits that must expire, but not before an event: each is twice the last limit.
 
-    Leave the loop once it has happened.
+    Leave the loop after the event.
     """
     while seconds < LONG:
         yield seconds
@@ -45,9 +45,9 @@ def longer(seconds: float) -> Iterator[float]:
 
 @contextmanager
 def reserved_port() -> Iterator[int]:
-    """Yield a port of loopback that nobody else is given: it is bound here, and a server may listen on it.
+    """Yield a port of loopback that no other process receives: it is bound here, and a server may listen on it.
 
-    Other systems than Linux have no such thing: there it is one that was free.
+    Systems other than Linux do not support this: there the port was free before.
     """
     with socket.socket() as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

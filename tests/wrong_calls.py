@@ -1,4 +1,4 @@
-"""Check of errors about wrong calls: the message names the right way, and the right way works."""
+"""Check of errors about wrong calls: the message names the right call, and the right call works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of AISBench: what OpenCompass does, and dialogues of several turns, media, and the messages of chat models."""
+"""Cases of AISBench: the cases of OpenCompass, and dialogues of several turns, media, and messages of chat models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.conformance.icl_cases import decoded, difference, parser_of, without_
 
 
 def check(case: dict[str, Any], folder: Path) -> Iterator[tuple[str, str | None]]:
-    """Yield the id of a required case, and how ours differs."""
+    """Yield the id of a required case, and the difference of our result."""
     if not case.get("required"):
         return
     try:
@@ -33,23 +33,23 @@ def check(case: dict[str, Any], folder: Path) -> Iterator[tuple[str, str | None]
 
 
 def parse(case: Mapping[str, Any]) -> Any:
-    """A meta template alone reads a prompt."""
+    """Parse a prompt with a meta template alone."""
     return _parts(case, opencompass.parse(case), lambda: decoded(case["prompt"]))
 
 
 def pipeline(case: Mapping[str, Any]) -> Any:
-    """From a row to its prompt, to its examples alone, or to what a model is sent."""
+    """Return the prompt of a row, its examples alone, or the request of a model."""
     return _parts(case, opencompass.pipeline(case), lambda: opencompass.pipeline({**case, "stage": "promptlist"}))
 
 
 def _parts(case: Mapping[str, Any], sent: Any, prompt: Callable[[], Any]) -> Any:
-    """APIs of AISBench take content parts: items that say nothing are, without a meta template, an empty list."""
+    """APIs of AISBench accept content parts: empty items are, without a meta template, an empty list."""
     untold = case["stage"] in ("final", "requests") and case["parser"] == "api" and not case["meta_template"]
     return [] if untold and sent == "" and isinstance(prompt(), PromptList) else sent
 
 
 def requests(case: Mapping[str, Any]) -> list[Any]:
-    """Every request of a dialogue; the model says `answer1`, `answer2`, ... unless the case says what it says."""
+    """Return every request of a dialogue; the model answers `answer1`, `answer2`, ... unless the case has answers."""
     template = MultiTurnPromptTemplate(decoded(case["template"])["template"])
     parser = parser_of(case["parser"], decoded(case["meta_template"]))
     dialogue = template.requests(decoded(case["example"]), case["infer_mode"])
@@ -59,7 +59,7 @@ def requests(case: Mapping[str, Any]) -> list[Any]:
         while True:
             sent.append(_parts(case, parser.parse(prompt, case["mode"]), lambda said=prompt: said))
             turn = len(sent)
-            if turn in case.get("fail_turns", ()):  # AISBench asks no further, whatever the mode
+            if turn in case.get("fail_turns", ()):  # AISBench sends no more requests, in any mode
                 return sent
             answers = case.get("model_answers") or ()
             said = answers[turn - 1] if turn <= len(answers) else f"answer{turn}"
@@ -69,7 +69,7 @@ def requests(case: Mapping[str, Any]) -> list[Any]:
 
 
 def messages(case: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What a chat model is sent; without a meta template it has the roles that chat models have."""
+    """Return the messages of a chat model; without a meta template it has the roles of chat models."""
     return chat_messages(
         opencompass.pipeline(
             {

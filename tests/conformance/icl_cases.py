@@ -1,4 +1,4 @@
-"""What cases of evaluation prompts share: how values are written down, and how a prompt is made from a case."""
+"""Helpers of cases of evaluation prompts: how values are written, and how the prompt of a case is created."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ READER = {"input_columns": ["question"], "output_column": "answer"}
 
 
 def decoded(value: Any) -> Any:
-    """Read a value as cases write it: lists that are prompt lists or tuples, dicts with keys that are no strings."""
+    """Read a value in the notation of cases: lists as prompt lists or tuples, dicts with keys other than strings."""
     if isinstance(value, list):
         return [decoded(item) for item in value]
     if not isinstance(value, dict):
@@ -27,12 +27,12 @@ def decoded(value: Any) -> Any:
 
 
 def parser_of(kind: str, meta_template: Any) -> MetaTemplate | ApiMetaTemplate:
-    """Make the parser of a case."""
+    """Create the parser of a case."""
     return ApiMetaTemplate(meta_template, keep_text=False) if kind == "api" else MetaTemplate(meta_template)
 
 
 def read_case(case: Mapping[str, Any]) -> InContext:
-    """Make the evaluation that a case describes; its prompts are made for the row and the examples it names."""
+    """Create the evaluation of a case; its prompts are for the row and the examples of the case."""
     infer_cfg = {
         "prompt_template": decoded(case.get("template")),
         "ice_template": decoded(case.get("ice_template")),
@@ -50,7 +50,7 @@ def without_markers(value: Any) -> Any:
 
 
 def difference(got: Any, wanted: Any, kind: str | None) -> str | None:
-    """Say how a result differs from what is expected, or None."""
+    """Return the difference of a result from the expected result, or None."""
     if kind is not None and type(got).__name__ != kind:
         return f"expected a {kind}, got a {type(got).__name__}: {got!r}"
     if got != wanted:

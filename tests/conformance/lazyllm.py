@@ -1,4 +1,4 @@
-"""Cases of the LazyLLM prompters: a prompter is made, given a model's tokens and a hook, and asked once."""
+"""Cases of the LazyLLM prompters: a prompter is created, gets the tokens of a model and a hook, and is called once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _prompter(construct: Mapping[str, Any]) -> Prompter:
 
 
 def check(case: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str | None]]:
-    """Yield the id of a required case, with what is wrong with it or None."""
+    """Yield the id of a required case, with its problem or None."""
     if not case["required"]:
         return
     call, expected = case["call"], case["expect"]["output"]

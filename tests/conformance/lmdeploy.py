@@ -1,4 +1,4 @@
-"""Cases of LMDeploy chat templates: a template is constructed, one or more of its methods are called."""
+"""Cases of LMDeploy chat templates: a template is constructed, and its methods are called."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DOCUMENT.register_module(name="internlm-7b")(BaseTemplate)
 
 @DOCUMENT.register_module(name="internlm-20b")
 class InternLM20B(BaseTemplate):
-    """Completes only; a longer context."""
+    """A template with completions only, and a longer context."""
 
     def __init__(self, session_len: int = 4096, capability: str = "completion", **kwargs: Any) -> None:
         super().__init__(session_len=session_len, capability=capability, **kwargs)
@@ -25,7 +25,7 @@ class InternLM20B(BaseTemplate):
 
 @DOCUMENT.register_module(name="internlm-chat-7b")
 class InternLMChat7B(BaseTemplate):
-    """Names its markers in the constructor and writes both methods itself."""
+    """A template with its markers in the constructor, and both methods."""
 
     eoa: str
 
@@ -78,7 +78,7 @@ class InternLMChat7B8K(InternLMChat7B):
 
 
 def check(case: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str | None]]:
-    """Yield the id of a required case, with what is wrong with it or None."""
+    """Yield the id of a required case, with its problem or None."""
     if case["required"]:
         yield case["id"], _problem(case)
 

@@ -1,4 +1,4 @@
-"""Cases of OpenCompass: templates, retrievers, readers, and what completion models and APIs are sent."""
+"""Cases of OpenCompass: templates, retrievers, readers, and the requests of completion models and APIs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.conformance.icl_cases import decoded, difference, parser_of, read_cas
 
 
 def check(case: dict[str, Any], folder: Path) -> Iterator[tuple[str, str | None]]:
-    """Yield the id of a required case, and how ours differs."""
+    """Yield the id of a required case, and the difference of our result."""
     if case.get("required"):
         try:
             with warnings.catch_warnings(action="ignore", category=InContextWarning):  # tested elsewhere
@@ -31,17 +31,17 @@ def check(case: dict[str, Any], folder: Path) -> Iterator[tuple[str, str | None]
 
 
 def template_of(case: Mapping[str, Any]) -> PromptTemplate | RawPromptTemplate:
-    """Make the template of a case that has one alone."""
+    """Create the template of a case that has only a template."""
     settings = dict(decoded(case["template"]))
     kind = settings.pop("type", "PromptTemplate")
     return RawPromptTemplate(**settings) if kind == "RawPromptTemplate" else PromptTemplate(**settings)
 
 
 def pipeline(case: Mapping[str, Any]) -> Any:
-    """From a row to its prompt, to its examples alone, or to what a model is sent."""
+    """Return the prompt of a row, its examples alone, or the request of a model."""
     rows = decoded(case["test_examples"]) if "test_examples" in case else [decoded(case["example"])]
     number = case.get("index", 0)
-    # Examples by themselves need no prompt that has a place for them.
+    # Examples alone need no prompt with a place for them.
     anywhere = {"template": {"round": ["</E>"]}, "ice_token": "</E>"}
     icl = read_case({**case, "template": anywhere} if case["stage"] == "ice" else case)
     ids = case["ice_ids"] if "ice_ids" in case else icl.ids(rows)[number]
@@ -56,7 +56,7 @@ def pipeline(case: Mapping[str, Any]) -> Any:
 
 
 def item(case: Mapping[str, Any]) -> Any:
-    """A template alone asks a row. Here what is put in the place of examples is template text: it is filled first."""
+    """Return the item of a row with a template. The replacement of the examples is a template: it is filled first."""
     row, hide = decoded(case["example"]), case.get("output_field")
     instead = case.get("output_field_replace_token", "")
     shown = row if hide is None else {**row, hide: instead}
@@ -66,12 +66,12 @@ def item(case: Mapping[str, Any]) -> Any:
 
 
 def ice_item(case: Mapping[str, Any]) -> Any:
-    """A template alone shows a row as an example."""
+    """Return a row as an example, with a template alone."""
     return template_of(case).ice_item(decoded(case["example"]), case.get("label"))
 
 
 def label_item(case: Mapping[str, Any]) -> Any:
-    """A template alone makes what is scored for a label."""
+    """Return the text that is scored for a label, with a template alone."""
     return template_of(case).label_item(
         decoded(case["example"]),
         case.get("label"),
@@ -81,17 +81,17 @@ def label_item(case: Mapping[str, Any]) -> Any:
 
 
 def parse(case: Mapping[str, Any]) -> Any:
-    """A meta template alone reads a prompt."""
+    """Parse a prompt with a meta template alone."""
     return parser_of(case["parser"], decoded(case["meta_template"])).parse(decoded(case["prompt"]), case["mode"])
 
 
 def labels(case: Mapping[str, Any]) -> list[Any]:
-    """What is scored."""
+    """Return the scored texts."""
     return read_case(case).labels([decoded(case["example"])])
 
 
 def retrieved(case: Mapping[str, Any]) -> list[list[int]]:
-    """Which rows are shown to each row."""
+    """Return the ids of the examples of each row."""
     anywhere = {"template": {"round": ["</E>"]}, "ice_token": "</E>"}
     icl = read_case({**case, "template": anywhere, "ice_template": {"template": "x"}})
     return [list(ids) for ids in icl.ids(decoded(case["test_examples"]))]

@@ -1,4 +1,4 @@
-"""Dataset configurations that OpenCompass ships, each for a few rows and three models; one result is one final text."""
+"""Dataset configurations of OpenCompass, each for a few rows and three models; one result is one final text."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _GIVEN = Path(__file__).resolve().parents[2].parent / "shared" / "conformance"
 
 
 def check(case: dict[str, Any], folder: Path) -> Iterator[tuple[str, str | None]]:
-    """Yield the name of every final of a required configuration, and how ours differs."""
+    """Yield the name of every final of a required configuration, and the difference of our result."""
     if case.get("required"):
         with warnings.catch_warnings(action="ignore", category=InContextWarning):
             yield from finals(case, folder)
 
 
 def finals(case: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str | None]]:
-    """Yield the finals one by one, and prompts only where they differ: those are not counted."""
+    """Yield the finals one by one, and prompts only if they differ: those are not counted."""
     rows = decoded(case["rows"])
     for result in case["results"]:
         label = result.get("label")
@@ -31,7 +31,7 @@ def finals(case: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str | N
         expected = {
             model: wanted
             for model, wanted in result.get("final", {}).items()
-            if "output" in wanted or wanted.get("same_as_promptlist")  # elsewhere the original raised
+            if "output" in wanted or wanted.get("same_as_promptlist")  # elsewhere the original raised an error
         }
         try:
             prompt = evaluation(case).prompt(rows[result["row"]], case["ice_ids"], label)
@@ -45,7 +45,7 @@ def finals(case: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str | N
             key, _, mode = model.rpartition(":")
             meta = meta_templates(folder)[key]
             try:
-                # How a model hears a prompt is by itself: what is made to be scored can be asked too.
+                # The parser does not depend on the inferencer: a prompt for scores can be sent as a request too.
                 got = parser_of(meta["parser"], decoded(meta["meta_template"])).parse(prompt, mode)
             except Exception as error:
                 yield f"{name}:{model}", f"{type(error).__name__}: {error}"
@@ -57,7 +57,7 @@ def finals(case: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str | N
 
 
 def evaluation(case: Mapping[str, Any]) -> InContext:
-    """Make the evaluation of a configuration, from its dicts as they were shipped."""
+    """Create the evaluation of a configuration, from its original dicts."""
     infer_cfg = {
         "prompt_template": decoded(case["template"]),
         "ice_template": decoded(case["ice_template"]),
@@ -68,14 +68,14 @@ def evaluation(case: Mapping[str, Any]) -> InContext:
 
 
 def not_that_prompt(prompt: Any, result: Mapping[str, Any]) -> str | None:
-    """Say how a prompt differs from the one that was made before any model was known."""
+    """Return the difference of a prompt from the prompt for no model, or None."""
     kind = difference(prompt, prompt, result.get("promptlist_type"))
     return kind or difference(without_markers(prompt), without_markers(decoded(result["promptlist"])), None)
 
 
 @cache
 def meta_templates(folder: Path) -> Any:
-    """Read the meta templates that stand beside the cases, or else beside those that are given to everybody."""
+    """Read the meta templates next to the cases, or the shared meta templates."""
     places = [place / "meta_templates.json" for place in (folder, folder.parent, _GIVEN)]
     found = next((place for place in places if place.is_file()), None)
     if found is None:

@@ -1,7 +1,7 @@
 """Run the cases of one system: `python tests/conformance/run.py SYSTEM CASES.jsonl [CASES.jsonl ...]`.
 
 Prints the failing ids, at most 20, and as its last line `N passed, M failed`; only required cases count. Ends with
-status 1 when one fails. What a case means is written in the module of its system beside this file.
+status 1 if a case fails. The module of the system, next to this file, defines the meaning of a case.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SHOWN = 20
 
 
 def check(system: str, files: Iterable[Path], every: int = 1) -> Iterator[tuple[str, str | None]]:
-    """Yield the id of every required result of each `every`-th case, with what is wrong with it or None."""
+    """Yield the id of every required result of each `every`-th case, with its problem or None."""
     module = importlib.import_module(f"tests.conformance.{system}")
     for file in files:
         with file.open(encoding="utf-8") as lines:

@@ -92,7 +92,7 @@ def test_typed_answers_are_read_and_not_repaired(server: BatchServer, tmp_path: 
         assert report.outcomes[1].error.startswith("OutputError")
 
 
-def test_runs_with_several_requests_are_refused_before_anything_is_sent(server: BatchServer, tmp_path: Path) -> None:
+def test_runs_with_several_requests_are_refused_before_any_request(server: BatchServer, tmp_path: Path) -> None:
     @tool
     def look() -> str:
         """Look."""
@@ -192,7 +192,7 @@ def test_a_failed_line_is_the_error_of_its_row_and_is_sent_again_by_the_next_cal
         assert [list(batch) for batch in server.sent.values()] == [["1-1", "2-1", "3-1"], ["2-1"]], (provider, line)
 
 
-def test_a_batch_that_ends_early_gives_typed_errors_and_its_finished_lines(server: BatchServer, tmp_path: Path) -> None:
+def test_a_batch_that_ends_early_has_typed_errors_and_its_finished_lines(server: BatchServer, tmp_path: Path) -> None:
     agent = Agent(models(server)[0], "x")
     for end in ("expired", "cancelled", "failed"):
         server.reset()
@@ -309,7 +309,7 @@ def test_large_evaluations_are_several_batches(
     assert [len(batch) for batch in server.sent.values()] == [1] * 7
 
 
-def test_prompts_that_depend_on_the_id_of_the_run_are_sent_as_they_are_stored(
+def test_prompts_that_contain_the_id_of_the_run_are_sent_as_they_are_stored(
     server: BatchServer, tmp_path: Path
 ) -> None:
     agent = Agent(models(server)[0], layers=Layers("x", input=UserInputPrompt(fence=True)))

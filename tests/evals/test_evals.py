@@ -177,7 +177,7 @@ def test_scores_of_trajectories() -> None:
         assert result.value == value, (score.__name__, replies, result)
 
 
-def test_a_score_that_can_have_one_value_only_is_a_warning() -> None:
+def test_a_score_that_can_have_only_one_value_is_a_warning() -> None:
     @tool
     def transfer(number: int) -> str:
         """Transfer money."""
@@ -238,7 +238,7 @@ def test_rows_are_read_from_files_and_reach_the_run(tmp_path: Path) -> None:
         assert ("I am Ada." in texts) == (name != "rows.csv")
 
 
-def test_all_problems_of_rows_are_reported_before_anything_is_sent(tmp_path: Path) -> None:
+def test_all_problems_of_rows_are_reported_before_any_request(tmp_path: Path) -> None:
     model = ScriptedModel(["never"])
     agent = Agent(model, layers=OF_SHOP)
     rows: list[Any] = [
@@ -293,7 +293,7 @@ def test_words_and_dates_in_yaml_rows_are_text(tmp_path: Path) -> None:
     assert [outcome.scores["exact"].value for outcome in report.outcomes] == [1, 1]
 
 
-def test_invalid_arguments_are_refused_before_anything_is_sent() -> None:
+def test_invalid_arguments_are_refused_before_any_request() -> None:
     agent: Any = Agent(ScriptedModel(["never"]), "x")
     row = [{"input": "x"}]
     calls: list[tuple[str, Callable[[], Any]]] = [
@@ -393,7 +393,7 @@ def test_an_interrupted_evaluation_continues_and_repeats_nothing(tmp_path: Path)
     assert len(asked) == 9
 
 
-def test_failed_runs_and_failed_scores_are_done_again_and_nothing_else(tmp_path: Path) -> None:
+def test_only_failed_runs_and_failed_scores_are_repeated(tmp_path: Path) -> None:
     is_broken = True
     asked: list[str] = []
 

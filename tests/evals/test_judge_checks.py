@@ -111,7 +111,7 @@ def test_labels_are_read_from_files_and_all_problems_are_reported(tmp_path: Path
             print(label, check_judge_sync(judging(5), labelled([(label, 1)])))
 
 
-async def test_a_row_without_a_verdict_does_not_stop_the_others() -> None:
+async def test_a_row_without_a_verdict_does_not_stop_the_other_rows() -> None:
     check = await check_judge(judging(3), labelled([(1, 1), (2, "nonsense"), (3, 3)]))
     assert list(check.verdicts) == ["1", "3"] and isinstance(check.problems["2"], JudgeError)
     assert "1 rows have no verdict" in str(check)
@@ -119,7 +119,7 @@ async def test_a_row_without_a_verdict_does_not_stop_the_others() -> None:
         await check_judge(judging(3), labelled([(2, "nonsense")]))
 
 
-def test_invalid_arguments_are_refused_before_anything_is_sent() -> None:
+def test_invalid_arguments_are_refused_before_any_request() -> None:
     rows = labelled([(True, "pass")])
     cases: list[tuple[str, Any, dict[str, Any]]] = [
         ("judge", lambda row, result: 1, {}),

@@ -98,7 +98,7 @@ def test_no_text_of_a_row_or_an_answer_can_instruct_the_judge() -> None:
         assert outside == heads, (attack, prompt.text)
 
 
-def test_costs_of_judges_are_apart_from_the_costs_of_the_agent() -> None:
+def test_costs_of_judges_are_separate_from_the_costs_of_the_agent() -> None:
     nonsense = replied("nonsense", 5)
     verdict = replied('{"reason": "a", "passed": true}', 7)
     model = ScriptedModel([verdict, nonsense, verdict, nonsense, nonsense], price=PRICE)
@@ -115,7 +115,7 @@ def test_costs_of_judges_are_apart_from_the_costs_of_the_agent() -> None:
     )
 
 
-def test_nonsense_of_a_judge_is_the_error_of_one_score_of_one_run() -> None:
+def test_an_invalid_answer_of_a_judge_is_the_error_of_one_score_of_one_run() -> None:
     nonsense: list[Any] = [
         "nonsense",
         {"passed": True},
@@ -133,7 +133,7 @@ def test_nonsense_of_a_judge_is_the_error_of_one_score_of_one_run() -> None:
             good = {"reason": "a", "passed": True, "level": 5, "value": 1}
 
             def answer(composition: Any, reply: Any = reply, good: Any = good) -> Any:
-                # Only the second row gets nonsense, in each of its repeats.
+                # Only the second row gets an invalid answer, in each of its repeats.
                 return reply if "second" in composition.messages[1].text else good
 
             score = judge(ScriptedModel.repeat(answer), "Be polite.", levels=levels)
@@ -149,7 +149,7 @@ def test_nonsense_of_a_judge_is_the_error_of_one_score_of_one_run() -> None:
             assert report.values("exact") == {"1": [1, 1], "2": [1, 1], "3": [1, 1]}
 
 
-def test_judges_continue_after_a_kill_and_ask_again_only_for_missing_verdicts(tmp_path: Path) -> None:
+def test_judges_continue_after_a_kill_with_the_missing_verdicts_only(tmp_path: Path) -> None:
     class Killed(BaseException):
         pass
 
@@ -183,7 +183,7 @@ def test_judges_continue_after_a_kill_and_ask_again_only_for_missing_verdicts(tm
     state = "good"
     report = evaluate_sync(agent, rows, scores, **options)
     assert asked[8:] == ["b second"] and report.reused == 2
-    # The cost of the nonsense is not forgotten.
+    # The cost of the invalid answer is not forgotten.
     assert [outcome.overhead.input_tokens for outcome in report.outcomes] == [14, 20, 14]
     assert caught.value.report.overhead.input_tokens == 41
     again = evaluate_sync(agent, rows, scores, **options)
@@ -192,7 +192,7 @@ def test_judges_continue_after_a_kill_and_ask_again_only_for_missing_verdicts(tm
         evaluate_sync(agent, rows, [scores[0], judge(ScriptedModel([]), "Another rubric.", name="b")], **options)
 
 
-def test_a_verdict_that_was_given_before_a_kill_is_not_asked_for_again(tmp_path: Path) -> None:
+def test_a_verdict_before_a_kill_is_not_requested_again(tmp_path: Path) -> None:
     class Killed(BaseException):
         pass
 

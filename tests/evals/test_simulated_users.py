@@ -136,7 +136,7 @@ def test_a_judge_sees_all_turns() -> None:
     assert "user: one\nassistant: You said: one\nuser: two\n</" in prompt and prompt.count("You said: two") == 1
 
 
-def test_a_model_plays_the_user_and_its_costs_are_apart() -> None:
+def test_a_model_plays_the_user_and_its_costs_are_separate() -> None:
     moves = [replied('{"finished": false, "message": "17"}', 5), replied('{"finished": true}', 7)]
     model = ScriptedModel(moves, price=PRICE)
     user = ModelUser(model, "You want order 17.", stop="the order is named")
@@ -196,7 +196,7 @@ def test_an_agent_that_fails_in_a_later_turn_keeps_the_costs_of_all_turns() -> N
     assert outcome.steps == len(model.requests) > 1
 
 
-def test_a_killed_conversation_asks_only_for_calls_in_flight(tmp_path: Path) -> None:
+def test_a_killed_conversation_repeats_only_calls_in_flight(tmp_path: Path) -> None:
     class Killed(BaseException):
         pass
 
@@ -254,7 +254,7 @@ def test_kwargs_and_users_of_a_row_are_in_each_turn() -> None:
     assert [request.messages[0].text for request in model.requests] == ["You work for z."] * 2
 
 
-def test_invalid_users_and_rows_without_a_goal_are_refused_before_anything_is_sent(tmp_path: Path) -> None:
+def test_invalid_users_and_rows_without_a_goal_are_refused_before_any_request(tmp_path: Path) -> None:
     model = ScriptedModel(["never"])
     user = ModelUser(model)
     rows: list[Any] = [{"input": "a"}, {"input": "b", "goal": "x"}, {"input": "c", "script": ["d"]}, {"input": "e"}]

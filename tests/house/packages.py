@@ -19,7 +19,7 @@ MODULES = sorted(path for package in PACKAGES for path in package.rglob("*.py"))
 
 @cache
 def parsed(path: Path) -> ast.Module:
-    """Return the syntax of a module: several tests look at every one."""
+    """Return the syntax tree of a module: several tests read every module."""
     return ast.parse(path.read_text("utf-8"))
 
 

@@ -1,4 +1,4 @@
-"""What a module keeps between calls has a bound: a long-running process must not grow with what passes through it."""
+"""Caches of modules have a bound: a long-running process must not grow with its inputs."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def grown_by(node: ast.AST) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
-def test_what_a_module_keeps_has_a_bound(package: Path) -> None:
+def test_caches_and_collections_of_a_module_have_a_bound(package: Path) -> None:
     caches, growing = set[str](), set[str]()
     for path in package.rglob("*.py"):
         tree, module = parsed(path), module_name(path)

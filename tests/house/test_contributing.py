@@ -1,4 +1,4 @@
-"""What the guide for contributors names is there."""
+"""The paths and rows of the guide for contributors exist."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GUIDE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 ROWS = re.findall(r"^\| (a[^|]*) \| ([^|]*) \| ([^|]*) \| ([^|]*) \|$", GUIDE, re.MULTILINE)
 
 
-def test_there_is_a_row_for_each_thing_that_is_added_in_one_file() -> None:
+def test_each_thing_that_is_added_in_one_file_has_a_row() -> None:
     assert {"a model", "a tool", "a target", "a vector store", "a prompt class"} <= {row[0] for row in ROWS}
 
 

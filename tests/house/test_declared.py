@@ -1,4 +1,4 @@
-"""What the packages import is declared: in the base install, or in the extra whose code imports it."""
+"""Imports of the packages are declared: in the base install, or in the extra of the code that imports them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OF_EXTRAS = {
     "agentkit/improve": "improve",
     "agentkit/observing": "otel",
     "agentkit/training": "parquet",
-    "agentkit/testing": "dev",  # strategies for the tests of those who write prompts
+    "agentkit/testing": "dev",  # strategies for tests of prompts
     "memory/agentkit_memory/embedders": "dense sentence-transformers openai",
     "memory/agentkit_memory/index": "vector",
     "memory/agentkit_memory/terms": "vector",
@@ -65,7 +65,7 @@ def imported_by(tree: ast.Module) -> set[str]:
     return found - set(sys.stdlib_module_names) - OURS
 
 
-def test_what_a_module_imports_is_declared() -> None:
+def test_imports_of_a_module_are_declared() -> None:
     owners = packages_distributions()
     wrong = []
     for path in MODULES:
@@ -77,7 +77,7 @@ def test_what_a_module_imports_is_declared() -> None:
     assert not wrong, "imported and not declared"
 
 
-def test_an_import_that_nothing_declares_is_noticed() -> None:
+def test_an_undeclared_import_is_found() -> None:
     assert imported_by(ast.parse("import os, starlette.routing\nfrom mcp_types import Tool\nimport agentkit")) == {
         "starlette",
         "mcp_types",
@@ -86,16 +86,16 @@ def test_an_import_that_nothing_declares_is_noticed() -> None:
     assert "mcp-types" in declared_for("tools/agentkit_tools/mcp")
 
 
-def test_the_environment_of_the_tests_has_what_every_script_asks_for() -> None:
-    def held(extra: str) -> set[str]:
+def test_the_environment_of_the_tests_has_the_extras_of_every_script() -> None:
+    def requirements_of(extra: str) -> set[str]:
         lines = [
             normal(line) for line in PROJECT["optional-dependencies"][extra] if not line.startswith(PROJECT["name"])
         ]
         inner = [line for line in PROJECT["optional-dependencies"][extra] if line.startswith(PROJECT["name"])]
         names = [name for line in inner for name in re.findall(r"[\w-]+", line.partition("[")[2])]
-        return set(lines).union(*map(held, names))
+        return set(lines).union(*map(requirements_of, names))
 
     for script in SCRIPTS:
         for asked in re.findall(r"^\./scripts/setup ([\w,-]+)$", script.read_text("utf-8"), re.MULTILINE):
-            for extra in set(asked.split(",")) - {"bench"}:  # of which scripts/setup knows that it is more
-                assert held(extra) <= held("dev"), f"{script.name}: dev has not all of {extra}"
+            for extra in set(asked.split(",")) - {"bench"}:  # scripts/setup installs more for this extra
+                assert requirements_of(extra) <= requirements_of("dev"), f"{script.name}: dev has not all of {extra}"

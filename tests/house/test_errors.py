@@ -1,4 +1,4 @@
-"""Errors go to another process as they are: whatever their class takes, they can be pickled."""
+"""Errors can be sent to another process: all classes can be pickled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentkit_tools import errors as tools
 
 
 @pytest.mark.parametrize("module", [runtime, model_errors, memory, prompts, tools], ids=lambda module: module.__name__)
-def test_every_error_can_be_pickled_with_what_it_carries(module: ModuleType) -> None:
+def test_every_error_can_be_pickled_with_its_attributes(module: ModuleType) -> None:
     kinds = [
         kind
         for kind in vars(module).values()
@@ -31,7 +31,7 @@ def test_every_error_can_be_pickled_with_what_it_carries(module: ModuleType) -> 
         assert (type(copied), str(copied), copied.messages) == (kind, str(error), ("kept",))
 
 
-def test_errors_of_several_arguments_keep_these() -> None:
+def test_errors_with_several_arguments_keep_them() -> None:
     missing = pickle.loads(pickle.dumps(prompts.KwargsError({"root": ("missing", ("system[0]",))})))
     assert (
         "root" in str(missing)

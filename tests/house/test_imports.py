@@ -1,4 +1,4 @@
-"""What importing agentkit costs, and which way imports point."""
+"""The cost of importing agentkit, and the direction of imports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LAYERS = {
 
 
 def loaded_by(statement: str) -> set[str]:
-    """Top-level modules that a fresh interpreter holds after running the statement."""
+    """Return the top-level modules of a fresh interpreter after the statement."""
     code = f"{statement}\nimport json, sys\nprint(json.dumps(sorted({{name.split('.')[0] for name in sys.modules}})))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -36,7 +36,7 @@ def names(requirements: list[str]) -> set[str]:
 
 
 def modules_of_extras() -> set[str]:
-    """Modules of every distribution that an extra brings, directly or not, and the base install does not."""
+    """Return the modules of distributions that an extra installs, directly or not, and the base install does not."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     base, extra = names(project["dependencies"]), set[str]()
     for requirements in project["optional-dependencies"].values():
@@ -80,7 +80,7 @@ def test_importing_a_layer_loads_no_extra_and_no_database(layer: str) -> None:
 
 
 @pytest.mark.parametrize("package", LAYERS)
-def test_a_layer_loads_only_what_is_below_it(package: str) -> None:
+def test_a_layer_loads_only_lower_layers(package: str) -> None:
     ours = {name for name in loaded_by(f"import {package}") if name.startswith("agentkit")}
     assert ours <= LAYERS[package] | {package}
 
@@ -93,7 +93,7 @@ def test_every_public_name_of_a_layer_is_importable_from_agentkit(layer: str) ->
     assert [name for name in inside.__all__ if getattr(door, name) is not getattr(inside, name)] == []
 
 
-def test_the_layering_contract_is_kept(tmp_path: Path) -> None:
+def test_the_layering_contract_is_followed(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()", "--no-cache"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

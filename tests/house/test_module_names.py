@@ -1,4 +1,4 @@
-"""A module is known by its bare name: in one package no two folders have a module of the same name."""
+"""A module has a unique name: in one package no two folders have a module of the same name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.house.packages import PACKAGES
 
 
 def shared_names(package: Path) -> dict[str, list[str]]:
-    """Return the bare names of several modules with their paths; a folder may have a module of its own name inside."""
+    """Return the names of several modules with their paths; a folder may contain a module with its own name."""
     places: dict[str, list[Path]] = defaultdict(list)
     for path in sorted(package.rglob("*.py")):
         if path.stem != "__init__" and "versions" not in path.parts:

@@ -1,4 +1,4 @@
-"""The habits of the house that a machine can check, module by module."""
+"""Rules of the code that can be checked for each module."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LINES = 450
 
 
 def tracked() -> list[Path]:
-    """Files of the repository as git knows them, or none where it is not a git checkout."""
+    """Return the files of the repository in git, or no files outside of a git checkout."""
     done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
     return [ROOT / name for name in done.stdout.split("\0") if name]
 
@@ -27,8 +27,8 @@ def test_a_package_ships_its_types(package: Path) -> None:
     assert (package / "__init__.py").is_file()
 
 
-def test_a_module_opens_with_what_it_is_for_and_fits_in_one_mind() -> None:
-    written = [path for path in MODULES if path.read_bytes().strip()]  # an empty `__init__.py` has nothing to say
+def test_a_module_has_a_docstring_and_a_limited_number_of_lines() -> None:
+    written = [path for path in MODULES if path.read_bytes().strip()]  # an empty `__init__.py` needs no docstring
     assert [module_name(path) for path in written if not ast.get_docstring(parsed(path))] == []
     long = [module_name(path) for path in written if len(path.read_text("utf-8").splitlines()) > LINES]
     assert not long, f"over {LINES} lines: move one of its concerns into a file of its own"

@@ -1,4 +1,4 @@
-"""What the documentation promises a newcomer about the house: every page, every extra, every folder."""
+"""Rules of the documentation for newcomers: every page, every extra, every folder."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_page_about_installation_has_a_row_for_every_extra() -> None:
     assert set(re.findall(r"^\| `([\w-]+)` \|", INSTALL, re.MULTILINE)) == set(extras)
 
 
-def test_a_row_of_an_extra_names_what_it_brings() -> None:
+def test_a_row_of_an_extra_names_its_distributions() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     for extra, brings in re.findall(r"^\| `([\w-]+)` \| ([^|]*) \|", INSTALL, re.MULTILINE):
         if extra not in {"all", "bench", "dev"}:
@@ -74,7 +74,7 @@ def test_the_folder_map_names_every_folder_of_the_repository() -> None:
     assert set(re.findall(r"^(\w+)/", README.split("## Where things are")[1], re.MULTILINE)) == folders
 
 
-def test_the_tests_that_the_page_on_security_names_are_there() -> None:
+def test_the_tests_that_the_page_on_security_names_exist() -> None:
     paths = re.findall(r"`((?:tests/)?[\w/]*test_\w+\.py|tests/[\w/]+)`", (ROOT / "SECURITY.md").read_text("utf-8"))
     folder = Path("tests")
     missing = []

@@ -1,4 +1,4 @@
-"""Libraries whose private or unstable names the packages use are held to a version that has these names."""
+"""Libraries whose private or unstable names the packages use are pinned to a version that has these names."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def parameters(function: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PINS)
-def test_a_library_with_unstable_names_is_held_to_a_version(name: str) -> None:
+def test_a_library_with_unstable_names_is_pinned(name: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     lines = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
     pins = [re.split(r"[;,\s]", line[len(name) :]) for line in lines if re.match(rf"{name}(?![\w-])", line)]

@@ -1,4 +1,4 @@
-"""No test depends on the clock on the wall: neither on how long something took, nor on a wait of a few seconds.
+"""No test depends on the clock on the wall: on the duration of an action, or on a wait of a few seconds.
 
 A busy machine would fail it.
 """
@@ -17,7 +17,7 @@ CLOCKS = {"monotonic", "perf_counter", "time", "monotonic_ns", "perf_counter_ns"
 
 
 def is_clock(node: ast.AST) -> bool:
-    """Whether it asks a clock on the wall; `asyncio`'s `loop.time()` and clocks of processors are others."""
+    """Return True if it reads a clock on the wall; the `loop.time()` of `asyncio` and clocks of processors are not."""
     function = node.func if isinstance(node, ast.Call) else None
     if isinstance(function, ast.Attribute):
         return function.attr in CLOCKS and ast.unparse(function.value) == "time"
@@ -56,7 +56,7 @@ ENOUGH = 30
 
 
 def short_waits(tree: ast.Module) -> Iterator[int]:
-    """Yield the lines of waits for a few seconds only, and of the ends of loops that poll so long."""
+    """Yield the lines of waits for a few seconds only, and of loops that poll for a few seconds only."""
     for node in ast.walk(tree):
         limits: list[ast.expr] = []
         if isinstance(node, ast.Call):

@@ -1,4 +1,4 @@
-"""What somebody gets who installs agentkit."""
+"""Contents of an installed agentkit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNTRACKED = ("agentkit/notes.py", "docs/a [draft].md", "memory/agentkit_memory/s
 
 
 class Built(NamedTuple):
-    """What is published, built from a checkout in which files were forgotten."""
+    """The published files, built from a checkout in which files were forgotten."""
 
     tracked: set[str]
     sdist: tarfile.TarFile
@@ -51,7 +51,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
         subprocess.run(command, cwd=checkout, check=True)
     for name in UNTRACKED:
         (checkout / name).write_text("")
-    # The wheel is built from the sdist, so that what the sdist lacks is missed here.
+    # The wheel is built from the sdist, so that a file that is missing in the sdist is missing here.
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(checkout)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -64,7 +64,7 @@ def wheel(built: Built) -> zipfile.ZipFile:
     return built.wheel
 
 
-def test_the_source_holds_what_git_tracks_and_nothing_else(built: Built) -> None:
+def test_the_source_contains_the_files_of_git_and_no_other_files(built: Built) -> None:
     names = {name.partition("/")[2] for name in built.sdist.getnames()}
     assert names - built.tracked == {"PKG-INFO"}
     assert built.tracked - names == set()
@@ -94,7 +94,7 @@ def files_of(wheel: zipfile.ZipFile) -> set[str]:
     return {name for name in wheel.namelist() if ".dist-info/" not in name}
 
 
-def test_it_holds_the_four_packages_and_nothing_else(wheel: zipfile.ZipFile) -> None:
+def test_it_contains_the_four_packages_and_no_other_modules(wheel: zipfile.ZipFile) -> None:
     assert {name.split("/")[0] for name in files_of(wheel)} == set(PACKAGES)
 
 

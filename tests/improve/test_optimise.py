@@ -1,4 +1,4 @@
-"""Named parts of agents are improved: on train rows, without losing placeholders, and written only when asked."""
+"""Named parts of agents are improved: on train rows, without losing placeholders, and written only with an option."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_rows_and_reasons_are_fenced_in_the_prompt_of_the_reflecting_model() -> 
     assert inside and fences and all(min(fences) < at < max(fences) for at in inside), request
 
 
-def test_errors_name_what_is_wrong_and_nothing_is_sent() -> None:
+def test_errors_name_the_invalid_argument_before_any_request() -> None:
     def silent(composition: Any) -> str:
         raise AssertionError("sent")
 

@@ -32,7 +32,7 @@ Serve = Callable[[InspectorSource], str]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Serve what a source has, and return the address of the page."""
+    """Serve a source, and return the address of the page."""
     with ExitStack() as stack:
 
         def begin(source: InspectorSource) -> str:
@@ -44,9 +44,9 @@ def serve() -> Iterator[Serve]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A headless Chromium: Debian's, or the one that CHROMIUM names.
+    """A headless Chromium: Debian's, or the value of CHROMIUM.
 
-    Of a module, not of all tests: while it runs, its thread has an event loop that tests of async code would meet.
+    For a module, not for all tests: while it runs, its thread has an event loop, which tests of async code would find.
     """
     path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
@@ -61,7 +61,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A page whose errors fail the test: scripts that throw, and what the content security policy refuses."""
+    """A page whose errors fail the test: exceptions of scripts, and requests that the content policy refuses."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     context.set_default_timeout(LONG * 1000)
     opened = context.new_page()

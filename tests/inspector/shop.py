@@ -159,7 +159,7 @@ def support(*replies: Any, budget: int | None = None, name: str = "support") -> 
 
 
 def asked(text: str, **kwargs: Any) -> UserInput:
-    """Return what a customer asks, with what the prompts need to know of her."""
+    """Return the question of a customer, with the additional kwargs of the prompts."""
     return UserInput(text, {"customer": "Ada Lovelace", "tier": "gold", "orders": 12, **kwargs})
 
 
@@ -197,7 +197,7 @@ def failed() -> ModelError:
 
 
 def talk(turns: int, name: str = "ada") -> Session:
-    """Return a session of so many turns, every fifth with a tool call."""
+    """Return a session of `count` turns, every fifth with a tool call."""
     session = Session(name)
     for turn in range(turns):
         session.append(Message("user", f"Question {turn}: {QUESTIONS[turn % len(QUESTIONS)]}"))
@@ -212,7 +212,7 @@ def talk(turns: int, name: str = "ada") -> Session:
 
 
 def shop(turns: int = 12) -> LocalSource:
-    """Return everything there is to see: a session, and runs that finished, wait and failed."""
+    """Return all kinds of records: a session, and runs that finished, wait and failed."""
     session = talk(turns)
     source = LocalSource([support()], sessions=[session])
     source.add(finished(session))

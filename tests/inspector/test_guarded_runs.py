@@ -57,7 +57,7 @@ def test_a_text_that_waits_for_a_person_is_a_waiting_call() -> None:
         assert not waiting_calls(journal)
 
 
-async def test_of_two_decisions_at_once_one_is_refused_and_the_run_continues_once() -> None:
+async def test_of_two_simultaneous_decisions_one_is_refused_and_the_run_continues_once() -> None:
     agent = Agent(ScriptedModel(["Yes."]), guards=[gives(Ask("sure?"), "output")], name="a")
     with pytest.raises(Paused) as paused:
         await agent.run("Hi", run_id="r1")

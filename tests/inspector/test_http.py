@@ -1,4 +1,4 @@
-"""The routes over real HTTP: who sees what, what is refused, and what no answer gives away."""
+"""The routes over real HTTP: the access of callers, refused requests, and secrets that no answer contains."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tests.inspector.conftest import Serve, serving
 from tests.inspector.shop import finished, reply, shop, support, talk, waiting
 from tests.waiting import LONG
 
-get = partial(httpx2.get, timeout=LONG, verify=False)  # certificates, which nobody shows here, take long to read
+get = partial(httpx2.get, timeout=LONG, verify=False)  # certificates, which no test uses here, take long to read
 PAGE = Path(inspector_routes.__file__).parent / "page"
 
 
@@ -79,7 +79,7 @@ def test_every_answer_has_a_strict_policy(url: str) -> None:
     assert get(url.rstrip("/")).headers["location"] == "/inspector/"
 
 
-def test_answers_are_compressed_for_whoever_reads_that_and_lists_are_sent_in_parts(serve: Serve) -> None:
+def test_answers_are_compressed_on_request_and_lists_are_sent_in_parts(serve: Serve) -> None:
     source = shop(1000)
     for number in range(120):
         source.add(Journal("support", f"r{number}", PromptContext(user_input=UserInput("Hi"))))
@@ -107,7 +107,7 @@ def test_answers_are_compressed_for_whoever_reads_that_and_lists_are_sent_in_par
         post(url, "compose", base={"session": "ada", **base}, journal=True).json()
         for base in ({"turn": 1000}, {"turn": "last"}, {"turn": 999}, {"turn": 1000, "agent": "support"})
     ]
-    assert of_run["run"]["id"] == "run-finished" and of_run == last  # its own prompt, and not one of today
+    assert of_run["run"]["id"] == "run-finished" and of_run == last  # its own prompt, and not the present prompt
     assert (plain["run"], chosen["run"], plain["agent"]) == (None, None, "support")
     for wrong in ("start=-1&name=ada", "start=&name=ada", "start=1e9&name=ada", "start=1"):
         assert get(f"{url}api/turns?{wrong}").status_code == 400
@@ -134,7 +134,7 @@ def test_runs_are_filtered_and_sorted_by_the_fields_of_their_rows(url: str) -> N
         assert get(f"{url}api/runs?{query}").status_code == 422, query
 
 
-def test_the_modules_are_one_script_and_an_address_with_a_hash_is_kept_for_ever(url: str) -> None:
+def test_the_modules_are_one_script_and_an_address_with_a_hash_is_cached_forever(url: str) -> None:
     page = get(url)
     assert page.headers["cache-control"] == "no-cache"
     found = [f"{name}?{version}" for name, version in re.findall(r'="([\w.]+)\?([0-9a-f]+)"', page.text)]
@@ -175,7 +175,7 @@ def test_only_the_files_of_the_page_are_served(url: str, path: str) -> None:
         (b'{"base": {"run": "x"}, "bugdet": 3, "layers": 4}', "application/json", 422, "the request: "),
     ],
 )
-def test_a_request_that_is_none_is_refused(url: str, content: bytes, kind: str, status: int, problem: str) -> None:
+def test_an_invalid_request_is_refused(url: str, content: bytes, kind: str, status: int, problem: str) -> None:
     answer = httpx2.post(
         f"{url}api/compose", timeout=LONG, content=content, headers={"content-type": kind} if kind else {}
     )
@@ -239,7 +239,7 @@ WRONG: list[Any] = [
 ]
 
 
-def test_what_is_wrong_is_said_and_nothing_of_the_machine(url: str) -> None:
+def test_errors_name_the_problem_and_no_path_of_the_machine(url: str) -> None:
     failures: list[str] = []
     for path, body, status, problem in WRONG:
         with collected(failures, path, body, status, problem):
@@ -262,7 +262,7 @@ def test_a_waiting_run_is_not_touched_by_wrong_decisions(serve: Serve) -> None:
     ("kind", "status"),
     [(RuntimeError, 500), (StoreUnavailable, 503), (IndexBroken, 503), (DatabaseUnavailable, 503), (ModelError, 503)],
 )
-def test_an_error_of_the_machine_is_logged_and_not_shown(
+def test_an_internal_error_is_logged_and_not_shown(
     serve: Serve, caplog: pytest.LogCaptureFixture, kind: type[Exception], status: int
 ) -> None:
     class Broken(LocalSource):
@@ -317,7 +317,7 @@ def test_two_tenants_with_the_same_names_never_see_each_other() -> None:
         assert get(f"{root}/inspector/main.js").status_code == 200
 
 
-def test_lone_surrogates_and_numbers_that_json_has_not_arrive(serve: Serve) -> None:
+def test_lone_surrogates_and_numbers_without_a_json_form_are_sent(serve: Serve) -> None:
     session = Session("s")
     session.append(Message("user", "a\ud800b"), Message("assistant", "\u2028"))
     journal = Journal("desk", "r", Agent(ScriptedModel([]), "").context("x"))
@@ -330,7 +330,7 @@ def test_lone_surrogates_and_numbers_that_json_has_not_arrive(serve: Serve) -> N
     )
 
 
-def test_many_readers_at_once_get_what_one_gets(serve: Serve) -> None:
+def test_many_simultaneous_readers_receive_the_same_answer(serve: Serve) -> None:
     url = serve(shop(200))
     wanted = post(url, "compose", base={"run": "run-finished"}).json()
     found: list[Any] = []
@@ -345,7 +345,7 @@ def test_many_readers_at_once_get_what_one_gets(serve: Serve) -> None:
     assert found == [wanted] * 12
 
 
-def test_on_this_machine_only_the_token_and_the_name_of_this_machine_are_taken() -> None:
+def test_on_this_machine_only_the_token_and_the_name_of_this_machine_are_accepted() -> None:
     with serving(local_app(shop(), "the-token")) as (root, _):
         url = f"{root}/inspector/api/overview"
         good = {"authorization": "Bearer the-token"}
@@ -363,7 +363,7 @@ def test_on_this_machine_only_the_token_and_the_name_of_this_machine_are_taken()
         assert "access-control-allow-origin" not in get(url, headers={**good, "origin": "http://evil"}).headers
 
 
-async def test_a_source_knows_how_its_runs_ended() -> None:
+async def test_a_source_has_the_endings_of_its_runs() -> None:
     source = LocalSource([support()])
     paused = waiting()
     source.add(paused.journal)
@@ -430,7 +430,7 @@ def test_the_command_serves_a_run_and_a_conversation_of_a_store(tmp_path: Path, 
         (("--agent", "desk:number"), "expected an Agent"),
     ],
 )
-def test_the_command_says_what_it_cannot_show(
+def test_the_command_reports_a_file_that_it_cannot_show(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], problem: str
 ) -> None:
     (tmp_path / "bad.journal").write_text("{oops\n")
@@ -443,7 +443,7 @@ def test_the_command_says_what_it_cannot_show(
     assert done.exit_code == 1 and problem in done.stderr and not done.stdout
 
 
-def test_a_run_that_is_started_is_seen_while_it_goes_on(serve: Serve) -> None:
+def test_a_run_that_is_started_is_shown_while_it_runs(serve: Serve) -> None:
     agent = support(reply("Done."))
     url = serve(LocalSource([agent]))
     run = post(url, "start", agent="support", input="hi", kwargs={"customer": "A"}, session="new").json()["run"]

@@ -48,7 +48,7 @@ def stored(text: str) -> RunStore:
     return store
 
 
-def test_the_beginning_of_a_long_run_is_the_start_of_the_whole_run_in_every_source() -> None:
+def test_the_beginning_of_a_long_run_is_the_start_of_the_complete_run_in_every_source() -> None:
     source = LocalSource([looker()], runs=[Journal.loads(journal_text())])
 
     def locally(path: str, body: dict[str, Any]) -> Any:
@@ -132,7 +132,7 @@ def test_a_prompt_of_an_early_call_is_shown_until_the_last_prompt_is_composed(pa
     expect(note).to_have_count(0)
     expect(page.get_by_role("radio", name=str(CALLS), checked=True)).to_be_visible()
     assert abs(scroller.evaluate("one => one.scrollTop") - 700) < 100
-    # A call in the first lines is shown at once.
+    # A call in the first lines is shown immediately.
     source.ready = False
     page.goto(f"{url}#/run/r?step=3&tab=layers")
     page.reload()

@@ -12,7 +12,7 @@ from agentkit.models.cache_minimums import cache_minimum
 from agentkit.prompts import Document, Example, Fact, PromptContext, RecalledMessage
 
 
-def test_items_have_the_names_under_which_a_person_finds_them() -> None:
+def test_items_have_names_that_a_person_recognises() -> None:
     when = datetime(2026, 3, 2, 9, 30, tzinfo=UTC)
     ctx = PromptContext(
         user_input=UserInput(),

@@ -51,7 +51,7 @@ def test_a_run_is_shown_as_coloured_layers_with_their_shares(page: Page, url: st
     expect(page.locator(".bar .caption")).to_contain_text("Cached prefix: 600 tokens, reported by the provider")
 
 
-def test_hover_and_focus_show_where_a_piece_is_from(page: Page, url: str) -> None:
+def test_hover_and_focus_show_the_origin_of_a_piece(page: Page, url: str) -> None:
     page.goto(f"{url}#/run/run-finished")
     card = page.locator("#provenance")
     expect(card).to_contain_text("Where is this from?")
@@ -76,7 +76,7 @@ def test_hover_and_focus_show_where_a_piece_is_from(page: Page, url: str) -> Non
     expect(card).to_contain_text("Where is this from?")
 
 
-def test_pointing_at_a_layer_dims_the_others(page: Page, url: str) -> None:
+def test_pointing_at_a_layer_dims_the_other_layers(page: Page, url: str) -> None:
     page.goto(f"{url}#/run/run-finished")
     page.locator(".layer button[data-layer='system[0]']").hover()
     expect(page.locator(".messages")).to_have_class(re.compile("pointing"))
@@ -110,7 +110,7 @@ def test_the_cached_prefix_is_marked_in_the_text(page: Page, url: str) -> None:
     expect(page.locator(".cache-mark")).to_contain_text("cacheable up to here, 207 tokens")
 
 
-def test_what_a_budget_trimmed_or_dropped_says_why(page: Page, url: str) -> None:
+def test_layers_that_a_budget_trimmed_or_dropped_show_the_reason(page: Page, url: str) -> None:
     page.goto(f"{url}#/run/run-finished?tab=play")
     page.get_by_role("spinbutton", name="Budget in tokens").fill("420")
     dropped = page.locator(".layer.trimmed, .layer.dropped")
@@ -119,7 +119,7 @@ def test_what_a_budget_trimmed_or_dropped_says_why(page: Page, url: str) -> None
     assert int(page.locator(".play-state").inner_text().split(" tokens")[0]) <= 420
 
 
-def test_steps_of_a_run_are_compositions_of_their_own(page: Page, url: str) -> None:
+def test_steps_of_a_run_are_separate_compositions(page: Page, url: str) -> None:
     page.goto(f"{url}#/run/run-finished?tab=layers")
     expect(page.locator(".layer button[data-layer='intermediate']")).to_have_count(1)
     page.get_by_role("radiogroup", name="Model call").get_by_role("radio", name="1").click()
@@ -249,7 +249,7 @@ def test_a_long_timeline_and_the_run_of_an_inner_agent_are_loaded_in_parts(page:
 
 
 @pytest.mark.parametrize("approves", [True, False])
-def test_a_waiting_run_goes_on_with_a_decision(page: Page, serve: Serve, approves: bool) -> None:
+def test_a_waiting_run_continues_after_a_decision(page: Page, serve: Serve, approves: bool) -> None:
     agent = support(
         reply(calls(("c2", "refund", '{"number": 1042, "amount": 149.9}'))), reply("It is on its way."), name="support"
     )
@@ -280,7 +280,7 @@ def test_arguments_that_are_not_json_are_not_sent(page: Page, url: str) -> None:
     expect(page.locator(".pill").first).to_have_text("waits for approval")
 
 
-def test_a_failed_run_says_why_and_still_shows_its_prompt(page: Page, url: str) -> None:
+def test_a_failed_run_shows_its_error_and_its_prompt(page: Page, url: str) -> None:
     page.goto(f"{url}#/run/run-failed")
     expect(page.get_by_role("alert")).to_contain_text("ModelUnavailable: connection refused")
     tab(page, "Layers")
@@ -337,7 +337,7 @@ def test_the_prompt_of_a_new_run_has_the_conversation_that_it_continues(page: Pa
     assert [message.text for message in agent.chain.model.requests[-1].messages][1:3] == ["I bought a lamp.", "Good."]
 
 
-def test_play_changes_a_layer_before_anything_is_sent(page: Page, serve: Serve) -> None:
+def test_play_changes_a_layer_before_any_request(page: Page, serve: Serve) -> None:
     source = shop()
     page.goto(f"{serve(source)}#/run/run-finished?tab=play")
     persona = page.get_by_role("textbox", name="persona system[0]")
@@ -374,7 +374,7 @@ def test_a_thousand_turns_scroll_with_few_rows_in_the_document(page: Page, serve
     expect(page.locator(".message").last).to_contain_text("Answer now")
     assert page.locator(".message").count() < 60
     page.locator(".messages-scroll").evaluate("one => { one.scrollTop = one.scrollHeight / 2 }")
-    expect(page.locator(".message.pending")).to_have_count(0)  # what is between is asked for as it is seen
+    expect(page.locator(".message.pending")).to_have_count(0)  # rows in between are loaded when they are visible
     expect(page.locator(".message .piece", has_text=re.compile("Question (4|5)[0-9][0-9]:")).first).to_be_visible()
     page.locator(".segment[data-layer='input[0]']").click()
     expect(page.locator(".piece:focus")).to_contain_text("Can I still return")
@@ -464,7 +464,7 @@ def test_a_run_is_shown_before_the_lists_are_read_again(page: Page, url: str) ->
     expect(page.locator("#live")).to_contain_text("The server does not respond")
 
 
-def test_turns_that_cannot_be_had_are_asked_for_once(page: Page, serve: Serve) -> None:
+def test_turns_that_cannot_be_loaded_are_requested_once(page: Page, serve: Serve) -> None:
     page.goto(f"{serve(shop(200))}#/session/ada")
     expect(page.locator(".piece").first).to_be_visible()
     page.wait_for_load_state("networkidle")
@@ -558,7 +558,7 @@ CONTRAST = """() => {
 }"""
 
 
-def test_a_narrow_screen_shows_one_thing_at_a_time(browser: sync_api.Browser, url: str) -> None:
+def test_a_narrow_screen_shows_one_part_at_a_time(browser: sync_api.Browser, url: str) -> None:
     context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
     page = context.new_page()
     page.goto(url)
@@ -581,7 +581,7 @@ def test_a_narrow_screen_shows_one_thing_at_a_time(browser: sync_api.Browser, ur
 
 
 @pytest.mark.parametrize("width", [320, 375])
-def test_a_narrow_screen_cuts_no_tab_off_and_the_way_back_stands_at_the_left(
+def test_a_narrow_screen_shows_every_tab_and_the_way_back_at_the_left(
     browser: sync_api.Browser, url: str, width: int
 ) -> None:
     context = browser.new_context(viewport={"width": width, "height": 760})
@@ -653,7 +653,7 @@ def test_a_megabyte_on_one_line_is_folded(page: Page, serve: Serve) -> None:
     expect(page.locator(".summary")).to_be_visible()
 
 
-def test_what_is_not_there_is_an_error_with_a_way_on(page: Page, url: str) -> None:
+def test_an_unknown_run_or_session_is_an_error_and_other_items_can_be_opened(page: Page, url: str) -> None:
     page.goto(f"{url}#/run/%2e%2e%2fetc%2fpasswd")
     expect(page.get_by_role("alert")).to_contain_text("unknown run '../etc/passwd'")
     page.goto(f"{url}#/session/nobody")
@@ -664,7 +664,7 @@ def test_what_is_not_there_is_an_error_with_a_way_on(page: Page, url: str) -> No
     expect(page.locator(".messages")).to_be_visible()
 
 
-def test_a_turn_without_its_kwargs_asks_for_them(page: Page, serve: Serve) -> None:
+def test_a_turn_without_its_kwargs_has_fields_for_them(page: Page, serve: Serve) -> None:
     session = talk(2)
     session.keep_kwargs({})
     page.goto(f"{serve(LocalSource([support()], sessions=[session]))}#/session/ada/0")
@@ -683,7 +683,7 @@ def test_a_form_of_ten_thousand_fields_is_usable(page: Page, serve: Serve) -> No
     assert page.locator(".form .field").count() == 101
 
 
-def test_an_empty_inspector_says_so(page: Page, serve: Serve) -> None:
+def test_an_empty_inspector_shows_that_it_is_empty(page: Page, serve: Serve) -> None:
     page.goto(serve(LocalSource()))
     expect(page.get_by_role("heading", level=1)).to_have_text("Nothing here yet")
     page.get_by_role("radio", name="Sessions").click()
@@ -702,7 +702,7 @@ def test_a_link_does_not_replace_the_token_that_a_tab_has(page: Page, url: str) 
     assert other.evaluate("sessionStorage.getItem('agentkit-inspector-token')") == "second"
 
 
-def test_a_changed_prompt_is_asked_beside_the_old_answer_and_saved_as_a_test_case(
+def test_the_answer_to_a_changed_prompt_is_next_to_the_old_answer_and_can_be_a_test_case(
     page: Page, serve: Serve, tmp_path: Path
 ) -> None:
     agent = support(reply("<img src=x onerror=\"document.title='owned'\"> Newest."), reply("Second."))
@@ -758,7 +758,7 @@ def test_a_changed_prompt_is_asked_beside_the_old_answer_and_saved_as_a_test_cas
     expect(page.locator(".ask-notes").get_by_role("alert")).to_contain_text("no HTTP endpoint")
 
 
-def test_each_message_of_a_long_conversation_can_be_changed_and_asked(page: Page, serve: Serve) -> None:
+def test_each_message_of_a_long_conversation_can_be_changed_and_sent(page: Page, serve: Serve) -> None:
     """Ask sends the whole conversation, although the page loads only its first and last messages."""
     texts = [f"Text {at}." for at in range(120)]
     texts[2] = "A long text. " * 400

@@ -47,7 +47,7 @@ def post(url: str, path: str, **body: Any) -> httpx2.Response:
     return httpx2.post(f"{url}api/{path}", content=json.dumps(body), headers=headers, timeout=LONG, verify=False)
 
 
-def test_a_changed_prompt_is_asked_and_the_answer_has_its_cost(serve: Serve, tmp_path: Path) -> None:
+def test_a_changed_prompt_is_sent_and_the_answer_has_its_cost(serve: Serve, tmp_path: Path) -> None:
     agent = support(Reply(Message("assistant", "Asked."), Usage(1_000_000, 10)), ModelUnavailable("refused"))
     url = serve(LocalSource([agent], runs=[finished()], cases=tmp_path / "cases.jsonl"))
     play = httpx2.get(f"{url}api/overview", timeout=LONG, verify=False).json()["play"]

@@ -1,4 +1,4 @@
-"""What the views tell about compositions, journals, sessions, recall and differences: plain JSON, and true."""
+"""Views of compositions, journals, sessions, recall and differences: plain JSON with correct data."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_pieces_of_a_view_are_the_text_that_is_sent_and_its_layers_add_up() 
     assert {(one["prompt"], one.get("line"), one.get("pointer", ""), one["trust"]) for one in pieces} == spans
 
 
-def test_a_cache_point_stands_where_the_prefix_ends() -> None:
+def test_a_cache_point_is_at_the_end_of_the_prefix() -> None:
     composition = support().compose(asked("Hi"), session=talk(2))
     view = composition_view(composition)
     marks = [
@@ -86,7 +86,7 @@ def test_a_cache_point_stands_where_the_prefix_ends() -> None:
     assert pieces[0]["text"] == "Fixed." and pieces[1] == {"cache": "static", "tokens": 6}
 
 
-def test_what_is_not_sent_is_listed_with_the_reason() -> None:
+def test_items_that_are_not_sent_are_listed_with_the_reason() -> None:
     prompt = MemoPrompt(size=Size(cut="items"))
     documents = [Document(f"Document {number} " + "word " * 40, id=str(number)) for number in range(60)]
     view = composition_view(
@@ -99,7 +99,7 @@ def test_what_is_not_sent_is_listed_with_the_reason() -> None:
     assert row["status"] == "trimmed" and "of 60" in row["why"]
 
 
-def test_a_long_piece_is_cut_and_can_be_had_whole() -> None:
+def test_a_long_piece_is_cut_and_can_be_read_completely() -> None:
     text = "word " * 100_000
     composition = support().compose(asked(text))
     piece = composition_view(composition)["messages"][-1]["pieces"][-1]
@@ -130,7 +130,7 @@ def test_every_model_call_of_a_run_is_composed_again_as_it_was_sent() -> None:
         replayed_contexts(agent.definition, journal, None)
 
 
-def test_a_run_that_goes_on_with_a_session_is_composed_again_with_what_was_asked_before_it() -> None:
+def test_a_run_that_continues_a_session_is_composed_again_with_its_earlier_input() -> None:
     session, sent = talk(3), list[Any]()
 
     def fail(composition: Any) -> Any:
@@ -147,16 +147,16 @@ def test_a_run_that_goes_on_with_a_session_is_composed_again_with_what_was_asked
     assert [agent.chain.compose(ctx).messages] == [one.messages for one in sent]
 
 
-def test_the_call_that_a_failed_or_paused_run_was_at_is_among_them() -> None:
+def test_the_interrupted_call_of_a_failed_or_paused_run_is_in_its_contexts() -> None:
     paused = waiting()
     agent = support()
     assert len(replayed_contexts(agent.definition, paused.journal)) == 2
     cut = Journal.loads(paused.journal.dumps())
-    cut.entries = cut.entries[:-1]  # the reply is lost: the call was under way
+    cut.entries = cut.entries[:-1]  # the reply is lost: the call was in progress
     assert len(replayed_contexts(agent.definition, cut)) == 2
 
 
-def test_tools_of_a_run_are_not_made_again_for_its_contexts() -> None:
+def test_tools_of_a_run_are_not_created_again_for_its_contexts() -> None:
     @tool(approval="always")
     def look(word: str) -> str:
         return word
@@ -272,7 +272,7 @@ def test_a_turn_without_a_journal_is_composed_from_the_conversation() -> None:
             turn_context(support(), session, turn, step=step)
 
 
-def test_turns_begin_where_a_user_writes() -> None:
+def test_turns_start_at_messages_of_the_user() -> None:
     conversation = [
         Message("assistant", "Hello"),
         Message("user", "a"),
@@ -320,7 +320,7 @@ def test_steps_of_a_timeline_have_the_times_that_the_journal_proves() -> None:
     assert (view["began"], view["ended"], view["events"][2]["ended"]) == (None, None, None)
 
 
-def test_calls_that_wait_have_the_ids_that_decisions_are_given_for() -> None:
+def test_waiting_calls_have_the_ids_that_decisions_use() -> None:
     paused = waiting()
     assert set(waiting_calls(paused.journal)) == {call.id for call in paused.calls} == {"c2"}
     inner = support(reply(calls(("i1", "refund", '{"number": 1, "amount": 2}'))), name="inner")
@@ -366,7 +366,7 @@ def test_parts_of_an_outline_are_the_steps_of_its_journal() -> None:
         JournalOutline.read(whole.dumps() + "{}\n")
 
 
-def test_calls_without_ids_are_shown_by_those_they_were_given() -> None:
+def test_calls_without_ids_are_shown_with_their_generated_ids() -> None:
     call = ToolCall("", "order", '{"number": 5}')
     agent = support(reply(Message("assistant", "", tool_calls=(call, call))), "Done.")
     events = journal_view(JournalOutline.of(agent.run_sync(asked("x")).journal))["events"]
@@ -406,7 +406,7 @@ def test_an_unknown_target_or_template_is_named_and_no_file_is_opened(
         payload_view(support().compose(asked("Hi")), target, template)
 
 
-def test_a_difference_is_shown_layer_by_layer_and_word_by_word() -> None:
+def test_a_difference_is_shown_by_layer_and_by_word() -> None:
     agent = support()
     before, now = agent.compose(asked("Is it valid?")), agent.compose(asked("Is it still valid?", tier="plus"))
     view = diff_view(now, before)
@@ -433,7 +433,7 @@ def test_a_difference_of_long_texts_takes_no_more_than_linear_time() -> None:
     assert of(40_000) < 100 * max(of(4_000), 0.002)
 
 
-def test_prompts_that_must_show_a_value_can_be_left_out() -> None:
+def test_prompts_that_must_show_a_value_can_be_removed() -> None:
     layers = Layers(
         [ToolPrompt(), "Be brief."], before_input=WrapPrompt([MemoPrompt()], "<docs>{{ wrapped_str }}</docs>")
     )
@@ -444,7 +444,7 @@ def test_prompts_that_must_show_a_value_can_be_left_out() -> None:
         edited_layers(layers, {"before_input[0]": "<docs></docs>"})
 
 
-def test_edited_layers_are_new_ones_and_know_their_prompts() -> None:
+def test_edited_layers_are_new_layers_with_references_to_their_prompts() -> None:
     known = layers()
     edited = edited_layers(
         known, {"system[1]": "Be kind.", "before_input[2].wrapped_prompts[0]": "{{ recalled | length }}"}

@@ -1,4 +1,4 @@
-"""What endpoints answer to the prompts of an evaluation: replies by prompt, and texts with log probabilities."""
+"""Answers of endpoints to the prompts of an evaluation: replies by prompt, and texts with log probabilities."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _TOKEN = re.compile(r"\s*\w+|\s*[^\w\s]|\s+$")
 
 
 def texts_of(asked: Asked) -> list[str]:
-    """Return what a request says: its messages, or its prompt."""
+    """Return the texts of a request: its messages, or its prompt."""
     if "prompt" in asked.body:
         return [asked.body["prompt"]]
     return [message["content"] for message in asked.body["messages"]]
 
 
 def answers(reply: Callable[[list[str]], str]) -> Handler:
-    """Answer chats and completions with what `reply` makes of their texts."""
+    """Answer chats and completions with the result of `reply` for their texts."""
 
     def handler(asked: Asked) -> Response:
         text = reply(texts_of(asked))
@@ -34,7 +34,7 @@ def answers(reply: Callable[[list[str]], str]) -> Handler:
 
 
 def likely(value: Callable[[str, str], float], *, writes: str = "!") -> Handler:
-    """Echo a text with the log probability of each token: `value` is given the token and what stands before it."""
+    """Echo a text with the log probability of each token: `value` gets the token and the text before it."""
 
     def handler(asked: Asked) -> Response:
         text = asked.body["prompt"]

@@ -1,4 +1,4 @@
-"""The file of an evaluation holds every answer as it arrives, and an evaluation goes on from it."""
+"""The file of an evaluation contains every answer when it arrives, and an evaluation continues from it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-async def test_each_answer_is_a_line_with_what_was_asked(tmp_path: Path) -> None:
+async def test_each_answer_is_a_line_with_its_prompt(tmp_path: Path) -> None:
     out = tmp_path / "answers.jsonl"
     await evaluation.run(cfg(), ROWS[:2], ScriptedModel(["é\n", "b"]), out=out, concurrency=1)
     head, first, second = lines(out)
@@ -50,7 +50,7 @@ async def test_each_answer_is_a_line_with_what_was_asked(tmp_path: Path) -> None
     assert first["prompt"] == [{"role": "user", "content": "q0"}] and second["row"] == 1
 
 
-async def test_what_is_answered_is_not_asked_again(server: ChatServer, tmp_path: Path) -> None:
+async def test_answered_rows_are_not_run_again(server: ChatServer, tmp_path: Path) -> None:
     server.on("again", answers(right))
     model = OpenAIModel("again", base_url=server.url)
     first = await evaluation.run(cfg(), ROWS[:3], model, out=tmp_path / "x", score="exact")
@@ -61,7 +61,7 @@ async def test_what_is_answered_is_not_asked_again(server: ChatServer, tmp_path:
     assert second.usage.output_tokens == 5 * 5
 
 
-async def test_a_failed_row_is_asked_again_and_no_other(tmp_path: Path) -> None:
+async def test_only_a_failed_row_is_run_again(tmp_path: Path) -> None:
     from agentkit.models import ModelRequestError
 
     def model(*replies: Any) -> ScriptedModel:
@@ -76,7 +76,7 @@ async def test_a_failed_row_is_asked_again_and_no_other(tmp_path: Path) -> None:
     assert found.score == 1.0 and [one.context.user_input.input for one in again.requests] == ["q1"]
 
 
-async def test_a_dialogue_goes_on_at_the_turn_where_it_stopped(tmp_path: Path) -> None:
+async def test_a_dialogue_continues_at_the_turn_at_which_it_stopped(tmp_path: Path) -> None:
     made = cfg(type="MultiTurnGenInferencer")
     made["infer_cfg"]["prompt_template"]["type"] = "MultiTurnPromptTemplate"
     row = {"question": ["1", "2", "3"], "answer": ["x", "y", "z"]}
@@ -89,7 +89,7 @@ async def test_a_dialogue_goes_on_at_the_turn_where_it_stopped(tmp_path: Path) -
     assert [message.text for message in rest.requests[0].messages] == ["1", "one", "2", "two", "3"]
 
 
-async def test_labels_that_are_scored_are_not_scored_again(server: ChatServer, tmp_path: Path) -> None:
+async def test_scored_labels_are_not_scored_again(server: ChatServer, tmp_path: Path) -> None:
     server.on("scores", likely(lambda token, _: -2.0 if "yes" in token else -1.0))
     made = cfg({"A": "{question} yes", "B": "{question} no"}, type="PPLInferencer")
     model = CompletionModel("scores", "base", base_url=server.url)
@@ -100,7 +100,7 @@ async def test_labels_that_are_scored_are_not_scored_again(server: ChatServer, t
 
 
 @pytest.mark.parametrize("cut", [1, 7, 40])
-async def test_a_line_that_was_cut_is_asked_again(tmp_path: Path, cut: int) -> None:
+async def test_a_row_with_a_truncated_line_is_run_again(tmp_path: Path, cut: int) -> None:
     out = tmp_path / "x"
     await evaluation.run(cfg(), ROWS[:3], ScriptedModel(["a0", "a1", "a2"]), out=out, concurrency=1)
     out.write_bytes(out.read_bytes()[:-cut])
@@ -109,7 +109,7 @@ async def test_a_line_that_was_cut_is_asked_again(tmp_path: Path, cut: int) -> N
     assert found.score == 1.0 and len(again.requests) == 1 and len(lines(out)) == 4
 
 
-async def test_a_head_that_was_cut_is_written_again(tmp_path: Path) -> None:
+async def test_a_truncated_head_is_written_again(tmp_path: Path) -> None:
     out = tmp_path / "x"
     out.write_bytes(b'{"agentkit_eval')
     await evaluation.run(cfg(), ROWS[:1], ScriptedModel(["a0"]), out=out)
@@ -117,7 +117,7 @@ async def test_a_head_that_was_cut_is_written_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("held", [b'{"my": "data"}\n', b'{"my": "data"}', b"notes\nof mine\n", b"x"])
-async def test_a_file_of_something_else_stays_as_it_is(tmp_path: Path, held: bytes) -> None:
+async def test_a_file_with_other_content_is_not_changed(tmp_path: Path, held: bytes) -> None:
     out = tmp_path / "x"
     out.write_bytes(held)
     with pytest.raises(InContextError) as caught:
@@ -181,7 +181,7 @@ async def test_two_runs_never_write_to_one_file(tmp_path: Path) -> None:
     await evaluation.run(cfg(), ROWS[:1], Second(["a0"]), out=tmp_path / "x")
 
 
-async def test_half_of_a_character_is_kept(tmp_path: Path) -> None:
+async def test_half_of_a_character_is_stored(tmp_path: Path) -> None:
     rows = [{"question": "half \ud83d", "answer": "x"}]
     for _ in range(2):
         found = await evaluation.run(cfg(), rows, ScriptedModel(["x"]), out=tmp_path / "x", score="exact")
@@ -210,7 +210,7 @@ print(evaluation.run_sync(cfg(), rows, Slow([]), out=sys.argv[2], score="exact",
 
 @pytest.mark.long
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
-def test_killed_at_any_point_it_goes_on_without_asking_again(tmp_path: Path) -> None:
+def test_a_killed_evaluation_continues_without_repeated_requests(tmp_path: Path) -> None:
     out, asked = tmp_path / "answers.jsonl", tmp_path / "asked"
     command = [sys.executable, "-c", PROGRAM, str(asked), str(out)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}

@@ -1,4 +1,4 @@
-"""Rows that an endpoint refuses: they hide no other, in the first run and in those that go on."""
+"""Rows that an endpoint refuses: they hide no other row, in the first run and in later runs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_a_refused_row_is_named_in_every_run(
 @pytest.mark.parametrize(
     ("status", "kind"), [(400, ModelRequestError), (404, ModelRequestError), (401, ModelAuthError)]
 )
-async def test_what_refuses_every_row_ends_it_and_hides_no_answer_that_is_kept(
+async def test_an_endpoint_that_refuses_every_row_ends_the_run_and_hides_no_stored_answer(
     server: ChatServer, tmp_path: Path, status: int, kind: type[ModelError]
 ) -> None:
     everything = range(40)
@@ -69,9 +69,7 @@ async def test_what_refuses_every_row_ends_it_and_hides_no_answer_that_is_kept(
         assert [*caught.value.failures] == [*range(10, 40)]
 
 
-async def test_rows_that_are_kept_are_found_behind_those_that_find_no_connection(
-    server: ChatServer, tmp_path: Path
-) -> None:
+async def test_stored_rows_are_found_after_rows_without_a_connection(server: ChatServer, tmp_path: Path) -> None:
     asked = model(server, "leaves", refusing(*range(10)))
     out = tmp_path / "kept.jsonl"
     with pytest.raises(EvaluationFailed):
@@ -82,6 +80,6 @@ async def test_rows_that_are_kept_are_found_behind_those_that_find_no_connection
     assert (caught.value.evaluation.reused, [*caught.value.failures]) == (30, [*range(10)])
 
 
-async def test_a_row_that_is_alone_and_refused_is_the_error_of_the_endpoint(server: ChatServer) -> None:
+async def test_a_refused_single_row_is_the_error_of_the_endpoint(server: ChatServer) -> None:
     with pytest.raises(ModelRequestError):
         await evaluation.run(CFG, ROWS[:1], model(server, "one", refusing(0)), score="exact")

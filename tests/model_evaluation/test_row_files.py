@@ -1,4 +1,4 @@
-"""Rows come from files of lines, JSON and tables, and everything wrong in one is reported with its place."""
+"""Rows come from files of lines, JSON and tables, and all problems of a file are reported with their places."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_a_configuration_that_shows_no_examples_needs_no_training_split() 
         ("x.csv", 'a,b\n"1', ["line 2"]),
     ],
 )
-def test_what_is_wrong_in_a_file_is_reported_with_its_place(
+def test_the_problems_of_a_file_are_reported_with_their_places(
     tmp_path: Path, name: str, text: str, places: list[str]
 ) -> None:
     (tmp_path / name).write_text(text)
@@ -103,7 +103,7 @@ def test_a_file_without_rows_is_refused(
     assert (error.path, error.name, error.value) == (f"{tmp_path / file}{split}", name, value)
 
 
-def test_a_folder_with_nothing_or_one_split_twice_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_rows_or_with_one_split_twice_is_refused(tmp_path: Path) -> None:
     error = refused(tmp_path)
     assert (error.path, error.name) == (str(tmp_path), None)
     for name in ("test.json", "test.csv"):
@@ -125,14 +125,14 @@ def test_a_folder_with_nothing_or_one_split_twice_is_refused(tmp_path: Path) -> 
         ("rows.json", '{"test": [{"q": 1}], "test": [{"q": 2}]}'),
     ],
 )
-def test_a_name_that_a_row_has_twice_is_an_error(tmp_path: Path, name: str, text: str) -> None:
+def test_a_repeated_name_in_a_row_is_an_error(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
     error = refused(tmp_path / name)
     assert error.problems == () or [place for place, _ in error.problems] == ["line 1"]
 
 
 @pytest.mark.long
-def test_what_is_wrong_with_a_hundred_thousand_columns_is_found_at_once(tmp_path: Path) -> None:
+def test_problems_of_a_hundred_thousand_columns_are_found_quickly(tmp_path: Path) -> None:
     def problem(head: str) -> str:
         (tmp_path / "rows.csv").write_text(head)
         with pytest.raises(InContextError) as caught:

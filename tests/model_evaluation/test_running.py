@@ -1,4 +1,4 @@
-"""An evaluation asks an endpoint about its rows as its inferencer says, and scores what comes back."""
+"""An evaluation sends its rows to an endpoint according to its inferencer, and scores the answers."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def names(caught: pytest.WarningsRecorder) -> list[str | None]:
 
 
 class TestGenerating:
-    async def test_every_row_is_asked_once_and_its_answer_scored(self, server: ChatServer) -> None:
+    async def test_every_row_is_sent_once_and_its_answer_is_scored(self, server: ChatServer) -> None:
         server.on("gen", answers(sums))
         seen: list[tuple[int, int, int]] = []
         found = await evaluation.run(cfg(), ROWS, chat(server, "gen"), score="exact", progress=seen.append)
@@ -90,7 +90,7 @@ class TestGenerating:
         assert sorted(seen)[-1] == (5, 5, 0) and len(seen) == 5
         assert sorted(texts_of(asked)[0] for asked in server.to("gen")) == [row["question"] for row in ROWS]
 
-    async def test_worked_examples_come_from_the_split_that_the_reader_names(self, server: ChatServer) -> None:
+    async def test_worked_examples_come_from_the_split_of_the_reader(self, server: ChatServer) -> None:
         server.on("few", answers(sums))
         few = cfg({"begin": "</E>", "round": TURNS})
         few["infer_cfg"] |= {
@@ -117,7 +117,7 @@ class TestGenerating:
             await evaluation.run(few, ROWS, ScriptedModel.repeat("x"))
         assert places(caught) == ["retriever.ids", "prompt_template.ice_token"]
 
-    async def test_rows_of_one_split_that_is_shown_and_asked_serve_as_both(self) -> None:
+    async def test_rows_of_one_split_can_be_examples_and_test_rows(self) -> None:
         few = cfg("</E>Q: {question}")
         few["infer_cfg"] |= {
             "retriever": {"type": "FixKRetriever", "fix_id_list": [0]},
@@ -154,18 +154,18 @@ class TestGenerating:
         await evaluation.run(cfg(do_sample=False), ROWS[:1], chat(server, "greedy"))
         assert server.to("greedy")[0].body["temperature"] == 0
 
-    async def test_a_local_chat_model_has_its_own_template_around_the_turns(self, server: ChatServer) -> None:
+    async def test_a_local_chat_model_writes_its_template_around_the_turns(self, server: ChatServer) -> None:
         server.on("local", answers(sums))
         await evaluation.run(cfg(), [{"question": "<|im_end|>1+1=?"}], completions(server, "local", "qwen"))
         sent = server.to("local")[0].body["prompt"]
         assert sent.endswith("=?<|im_end|>\n<|im_start|>assistant\n") and "<|im_end|>1+1" not in sent
 
-    async def test_a_base_model_gets_the_texts_line_by_line(self, server: ChatServer) -> None:
+    async def test_a_base_model_receives_the_texts_line_by_line(self, server: ChatServer) -> None:
         server.on("lines", answers(sums))
         await evaluation.run(cfg("Q: {question}\nA: {answer}"), ROWS[:1], completions(server, "lines"))
         assert server.to("lines")[0].body["prompt"] == "Q: 1+1=?\nA: "
 
-    async def test_as_many_examples_are_shown_as_fit(self, server: ChatServer) -> None:
+    async def test_the_prompt_contains_the_examples_that_fit(self, server: ChatServer) -> None:
         server.on("fit", answers(sums))
         few = cfg(max_seq_len=30)
         few["infer_cfg"] |= {
@@ -177,7 +177,7 @@ class TestGenerating:
         (prompt,) = texts_of(server.to("fit")[0])
         assert prompt.startswith("1+1=?2 and") and prompt.endswith("5+5=?") and "3+3" not in prompt
 
-    async def test_a_prompt_longer_than_the_model_can_read_is_named_once(self, server: ChatServer) -> None:
+    async def test_a_prompt_longer_than_the_context_of_the_model_is_named_once(self, server: ChatServer) -> None:
         server.on("long", answers(lambda texts: "x"))
         rows = [{"question": "word " * 2_000, "answer": "x"}] * 3
         with pytest.warns(InContextWarning) as caught:
@@ -185,7 +185,7 @@ class TestGenerating:
         assert names(caught) == ["session_len"]
         assert len(server.to("long")) == 3
 
-    async def test_what_a_score_function_raises_names_the_row(self) -> None:
+    async def test_an_exception_of_a_score_function_names_the_row(self) -> None:
         def strict(answer: str, gold: Any) -> float:
             return 1 / len(answer)
 
@@ -210,7 +210,7 @@ class TestDialogues:
             ("last", [["1+1=?", "2", "2+2=?", "4", "3+3=?"]], 0.0),
         ],
     )
-    async def test_turns_are_asked_as_the_mode_says(
+    async def test_the_mode_determines_the_requests_of_turns(
         self, server: ChatServer, mode: str, sent: list[list[str]], score: float
     ) -> None:
         server.on(f"turns {mode}", answers(sums))
@@ -220,7 +220,9 @@ class TestDialogues:
         assert [texts_of(asked) for asked in server.to(f"turns {mode}")] == sent
         assert found.score == pytest.approx(score)
 
-    async def test_its_own_answers_are_fed_back_and_true_ones_are_not_replaced(self, server: ChatServer) -> None:
+    async def test_answers_of_the_model_are_fed_back_and_true_answers_are_not_replaced(
+        self, server: ChatServer
+    ) -> None:
         server.on("wrong", answers(lambda texts: f"reply {len(texts)}"))
         await evaluation.run(self.made(), [self.ROW], chat(server, "wrong"))
         assert texts_of(server.to("wrong")[2]) == ["1+1=?", "reply 1", "2+2=?", "reply 3", "3+3=?"]
@@ -233,7 +235,7 @@ class TestDialogues:
         await evaluation.run(self.made(max_out_len=[5, 6]), [self.ROW], completions(server, "lengths"))
         assert [asked.body["max_tokens"] for asked in server.to("lengths")] == [5, 6, 6]
 
-    async def test_a_chat_inferencer_asks_the_last_turn(self, server: ChatServer) -> None:
+    async def test_a_chat_inferencer_sends_the_last_turn(self, server: ChatServer) -> None:
         server.on("chat", answers(sums))
         found = await evaluation.run(cfg(type="ChatInferencer"), [self.ROW], chat(server, "chat"), score="exact")
         assert [texts_of(asked) for asked in server.to("chat")] == [["1+1=?", "2", "2+2=?", "4", "3+3=?"]]
@@ -265,13 +267,13 @@ class TestScoring:
         await evaluation.run(made, ROWS[:1], completions(server, "own", "qwen"))
         assert server.to("own")[0].body["prompt"].endswith("<|im_start|>assistant\nA<|im_end|>")
 
-    async def test_labels_of_the_inferencer_take_the_place_of_the_template_s(self, server: ChatServer) -> None:
+    async def test_labels_of_the_inferencer_replace_the_labels_of_the_template(self, server: ChatServer) -> None:
         server.on("labels", likely(lambda *_: -1.0))
         made = cfg("{question} {answer}", type="PPLInferencer", labels=["yes"])
         found = await evaluation.run(made, ROWS[:2], completions(server, "labels"))
         assert [row.answer for row in found.rows] == ["yes", "yes"]
 
-    async def test_a_normalizing_text_takes_the_weight_of_an_answer_off(self, server: ChatServer) -> None:
+    async def test_a_normalizing_text_removes_the_prior_of_an_answer(self, server: ChatServer) -> None:
         made = cfg(
             {"x": "{question}</S> xx", "y": "{question}</S> yy"}, type="PPLInferencer", normalizing_str="Answer:"
         )
@@ -282,7 +284,7 @@ class TestScoring:
         assert found.rows[0].labels == pytest.approx({"x": 0.0, "y": 3.0}) and found.score == 1.0
         assert [texts_of(asked)[0] for asked in server.to("norm")] == ["Q? xx", "Answer: xx", "Q? yy", "Answer: yy"]
 
-    async def test_a_continuation_alone_is_scored_as_a_whole(self, server: ChatServer) -> None:
+    async def test_a_continuation_alone_is_scored_completely(self, server: ChatServer) -> None:
         made = cfg({"1": "{one} {cont}", "2": "{two} {cont}"}, type="LLInferencer")
         made["reader_cfg"] = {"input_columns": ["one", "two", "cont"], "output_column": "answer"}
         server.on("ll", likely(lambda _, before: -1.0 if before.startswith("sun") else -2.0))
@@ -294,7 +296,7 @@ class TestScoring:
             await evaluation.run(made, [row], completions(server, "ll"))
         assert refused(caught) == ("rows[0]", "cont", None)
 
-    async def test_a_model_that_cannot_says_so(self, server: ChatServer) -> None:
+    async def test_a_model_without_log_probabilities_is_refused(self, server: ChatServer) -> None:
         made = cfg(self.LABELS, type="PPLInferencer")
         with pytest.raises(InContextError) as caught:
             await evaluation.run(made, ROWS, chat(server, "x"))
@@ -314,7 +316,7 @@ class TestMistakes:
             ({"max_length": 3}, "max_length"),
         ],
     )
-    async def test_an_unknown_inferencer_mode_or_key_is_named_before_anything_is_sent(
+    async def test_an_unknown_inferencer_mode_or_key_is_named_before_any_request(
         self, change: dict[str, Any], place: str
     ) -> None:
         model = ScriptedModel.repeat("x")
@@ -323,7 +325,7 @@ class TestMistakes:
         assert places(caught) == [f"infer_cfg['inferencer'].{place}"]
         assert not model.requests
 
-    async def test_an_inferencer_that_nothing_runs_is_refused(self) -> None:
+    async def test_an_inferencer_without_an_implementation_is_refused(self) -> None:
         with pytest.raises(InContextError) as caught:
             await evaluation.run(cfg(type="AgentInferencer"), ROWS, ScriptedModel.repeat("x"))
         assert refused(caught) == (None, "inferencer", "AgentInferencer")
@@ -338,7 +340,7 @@ class TestMistakes:
             ({"meta_template": "qwen"}, "meta_template", "str"),
         ],
     )
-    async def test_options_that_have_no_meaning(self, options: dict[str, Any], name: str, value: str) -> None:
+    async def test_options_without_effect_are_refused(self, options: dict[str, Any], name: str, value: str) -> None:
         given = {"rows": ROWS, "model": ScriptedModel.repeat("x"), **options}
         with pytest.raises(InContextError) as caught:
             await evaluation.run(cfg(), **given)
@@ -352,7 +354,9 @@ class TestMistakes:
             ({"rows": {"test": "x", "train": 5}}, ["rows['test']", "rows['train']"]),
         ],
     )
-    async def test_rows_models_and_tokenizers_that_are_none(self, options: dict[str, Any], expected: list[str]) -> None:
+    async def test_invalid_rows_models_and_tokenizers_are_refused(
+        self, options: dict[str, Any], expected: list[str]
+    ) -> None:
         given = {"rows": ROWS, "model": ScriptedModel.repeat("x"), **options}
         with pytest.raises(InContextError) as caught:
             await evaluation.run(cfg(), **given)
@@ -383,7 +387,7 @@ class TestMistakes:
 
 
 class TestNothingIsScoredInSilence:
-    async def test_rows_without_any_true_answer_are_refused_unless_nothing_is_to_be_scored(self) -> None:
+    async def test_rows_without_any_true_answer_are_refused_unless_no_score_is_computed(self) -> None:
         model = ScriptedModel.repeat("x")
         rows = [{"question": "q"}, {"question": "p", "answer": None}]
         with pytest.raises(InContextError) as refusal:
@@ -399,7 +403,7 @@ class TestNothingIsScoredInSilence:
         assert names(caught) == ["answer"]
         assert [row.score for row in found.rows] == [None, None, 0.0]
 
-    async def test_a_true_answer_that_cannot_be_compared_is_reported_before_anything_is_asked(self) -> None:
+    async def test_a_true_answer_that_cannot_be_compared_is_reported_before_any_request(self) -> None:
         model = ScriptedModel.repeat("2")
         with pytest.raises(InContextError) as caught:
             await evaluation.run(cfg(), [*ROWS, {"question": "q", "answer": "two"}], model, score="numeric")
@@ -407,7 +411,7 @@ class TestNothingIsScoredInSilence:
         assert not model.requests
 
     @pytest.mark.parametrize("retriever", ["BM25Retriever", "RandomRetriever", "SlidingWindowRetriever"])
-    async def test_plain_rows_and_a_retriever_are_refused_before_anything_is_asked(self, retriever: str) -> None:
+    async def test_plain_rows_and_a_retriever_are_refused_before_any_request(self, retriever: str) -> None:
         few = cfg()
         few["infer_cfg"] |= {
             "prompt_template": {"template": "</E>{question}", "ice_token": "</E>"},
@@ -437,7 +441,7 @@ class TestSampling:
             ({}, ModelSettings(top_p=0.5), ModelSettings(), 1.0),
         ],
     )
-    async def test_a_local_model_answers_greedily_where_nobody_chose_otherwise(
+    async def test_a_local_model_answers_greedily_without_explicit_settings(
         self, server: ChatServer, inferencer: Any, own: ModelSettings, given: ModelSettings, sent: float
     ) -> None:
         name = server.on(f"sampling {inferencer} {own} {given}", answers(sums))
@@ -446,21 +450,21 @@ class TestSampling:
         await evaluation.run(cfg(**inferencer), ROWS[:1], model, settings=given)
         assert server.to(name)[0].body["temperature"] == sent
 
-    async def test_a_chat_endpoint_is_sent_no_sampling_that_nobody_chose(self, server: ChatServer) -> None:
+    async def test_a_chat_endpoint_receives_no_sampling_without_explicit_settings(self, server: ChatServer) -> None:
         server.on("unset", answers(sums))
         await evaluation.run(cfg(), ROWS[:1], chat(server, "unset"))
         assert "temperature" not in server.to("unset")[0].body
 
 
 class TestFailures:
-    async def test_a_server_that_is_not_there_ends_the_run_at_once(self) -> None:
+    async def test_a_missing_server_ends_the_run_immediately(self) -> None:
         model = OpenAIModel("gone", base_url="http://127.0.0.1:9/v1", max_retries=0)
         seen: list[Any] = []
         with pytest.raises(ModelUnavailable):
             await evaluation.run(cfg(), ROWS * 20, model, concurrency=1, progress=seen.append, retries=50)
         assert len(seen) == 2  # the third row without a connection ends it
 
-    async def test_a_server_that_goes_away_is_reported_once_and_the_rest_is_not_asked(self) -> None:
+    async def test_a_server_that_stops_is_reported_once_and_the_remaining_rows_are_not_sent(self) -> None:
         class Leaving(ScriptedModel):
             async def request(self, composition: Any, *, on_delta: Any = None) -> Any:
                 if len(self.requests) >= 2:
@@ -473,7 +477,7 @@ class TestFailures:
         reported = "98 of 100 rows failed: rows 2, 3, 4, 5, 6 and 93 more: ModelUnavailable: no connection."
         assert str(caught.value) == f"{reported} With out= the next run would retry only the failed rows"
 
-    async def test_what_fails_for_the_moment_is_tried_again(self, server: ChatServer) -> None:
+    async def test_temporary_errors_are_retried(self, server: ChatServer) -> None:
         server.on("late", in_turn(sends({"error": {"message": "busy"}}, 503), answers(lambda _: "2")))
         found = await evaluation.run(cfg(), ROWS[:1], chat(server, "late", max_retries=0), score="exact")
         assert found.score == 1.0 and len(server.to("late")) == 2
@@ -489,7 +493,7 @@ class TestFailures:
             await evaluation.run(cfg(), ROWS, chat(server, "picky"), score="exact", concurrency=1)
         assert [row.row for row in error.value.evaluation.rows] == [0, 1, 3, 4] and list(error.value.failures) == [2]
 
-    async def test_what_no_row_could_pass_ends_at_once(self, server: ChatServer) -> None:
+    async def test_an_error_that_every_row_would_have_ends_the_run_immediately(self, server: ChatServer) -> None:
         from agentkit.models import ModelAuthError, ModelRequestError
 
         for status, kind in ((401, ModelAuthError), (404, ModelRequestError)):
@@ -507,7 +511,7 @@ class TestFailures:
         assert caught.value.args == ("in the score",)
 
 
-async def test_two_hundred_requests_are_under_way_at_once(server: ChatServer) -> None:
+async def test_two_hundred_requests_are_in_progress_at_once(server: ChatServer) -> None:
     now, most = 0, 0
     gate = asyncio.Event()
 
@@ -527,13 +531,13 @@ async def test_two_hundred_requests_are_under_way_at_once(server: ChatServer) ->
     assert most == 200 and found.score == 1.0
 
 
-def test_from_code_that_is_not_async() -> None:
+def test_run_sync_works_from_code_that_is_not_async() -> None:
     icl = InContext.from_cfg(cfg()["infer_cfg"], READER)
     found = evaluation.run_sync(icl, ROWS[:1], ScriptedModel.repeat("2"), score=lambda answer, gold: answer == gold)
     assert found.score == 1.0 and repr(found) == "Evaluation(1 rows, score=1.0000)"
 
 
-async def test_an_api_meta_template_says_who_speaks(server: ChatServer) -> None:
+async def test_an_api_meta_template_determines_the_roles(server: ChatServer) -> None:
     server.on("api", answers(sums))
     meta = ApiMetaTemplate({"round": [{"role": "HUMAN", "begin": "[", "end": "]"}, {"role": "BOT", "generate": True}]})
     await evaluation.run(cfg(), ROWS[:1], chat(server, "api"), meta_template=meta)
@@ -560,12 +564,12 @@ class TestDoubts:
         assert names(caught) == [f"prompt_template.{warned}"]
 
     @pytest.mark.parametrize("template", ["{question} \\boxed{x} {answer}", "{question}: {sum} {'a': 1} {}", "Sum:"])
-    async def test_braces_that_mean_themselves_are_left_alone(self, template: str) -> None:
+    async def test_other_braces_are_unchanged(self, template: str) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             await evaluation.run(cfg(template), ROWS[:1], ScriptedModel(["x"]))
 
-    def test_rows_with_their_own_answer_in_front_are_named_at_the_line_that_asks(self) -> None:
+    def test_rows_that_contain_their_own_answer_are_named_at_the_line_of_the_call(self) -> None:
         few = cfg("</E>{question}")["infer_cfg"]
         few |= {
             "prompt_template": {"template": "</E>{question}", "ice_token": "</E>"},
@@ -581,7 +585,7 @@ class TestDoubts:
         assert names(caught) == ["0"]
 
 
-def test_interrupted_it_names_the_file_that_it_goes_on_from(tmp_path: Path) -> None:
+def test_an_interrupted_evaluation_names_the_file_to_continue_from(tmp_path: Path) -> None:
     class Stopped(ScriptedModel):
         async def request(self, composition: Any, *, on_delta: Any = None) -> Any:
             signal.raise_signal(signal.SIGINT)
@@ -594,7 +598,7 @@ def test_interrupted_it_names_the_file_that_it_goes_on_from(tmp_path: Path) -> N
     ]
 
 
-async def test_requests_begin_at_the_distance_of_a_rate() -> None:
+async def test_requests_start_at_the_distance_of_a_rate() -> None:
     begun: list[float] = []
 
     class Timed(ScriptedModel):
@@ -602,7 +606,7 @@ async def test_requests_begin_at_the_distance_of_a_rate() -> None:
             begun.append(asyncio.get_running_loop().time())
             return await super().request(composition)
 
-    with controlled_time():  # a busy machine begins some of them late, which makes the distance to the next one shorter
+    with controlled_time():  # a busy machine starts some requests late, before a shorter distance
         await evaluation.run(cfg(), ROWS, Timed.repeat("x"), rate=50)
     assert [later - earlier for earlier, later in pairwise(begun)] == pytest.approx([1 / 50] * 4)
     for wrong in (0, -1, float("nan"), float("inf"), "2", True):
@@ -611,7 +615,7 @@ async def test_requests_begin_at_the_distance_of_a_rate() -> None:
         assert refused(caught) == (None, "rate", repr(wrong))
 
 
-async def test_settings_that_nothing_would_follow_are_refused(server: ChatServer) -> None:
+async def test_settings_without_effect_are_refused(server: ChatServer) -> None:
     made = cfg({"yes": "{question} yes", "no": "{question} no"}, type="PPLInferencer")
     model = completions(server, "scored")
     with pytest.raises(InContextError) as caught:
@@ -619,7 +623,7 @@ async def test_settings_that_nothing_would_follow_are_refused(server: ChatServer
     assert refused(caught) == (None, "settings", "temperature=0.3, seed=1")
 
 
-async def test_the_keys_of_all_parts_are_wrong_at_once() -> None:
+async def test_invalid_keys_of_all_parts_are_named_together() -> None:
     made = {**cfg(), "eval_cfg": {"evaluator": {"type": "AccEvaluater"}}, "reader_cfg": {**READER, "otput": 1}}
     made["infer_cfg"]["prompt_templat"] = {}
     with pytest.raises(InContextError) as caught:

@@ -1,4 +1,4 @@
-"""Configuration files, written as the suites ship them, from the file to the score."""
+"""Configuration files in the form of the suites, from the file to the score."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ async def test_a_scoring_configuration_from_the_file_to_the_score(server: ChatSe
         ({}, "A", None),
     ],
 )
-async def test_an_eval_cfg_says_how_answers_are_compared(
+async def test_an_eval_cfg_determines_how_answers_are_compared(
     tmp_path: Path, eval_cfg: dict[str, Any], answer: str, score: float | None
 ) -> None:
     made = {**dataset(tmp_path, PPL), "eval_cfg": eval_cfg}
@@ -135,7 +135,7 @@ async def test_an_eval_cfg_says_how_answers_are_compared(
     assert found.score == score
 
 
-async def test_an_eval_cfg_that_nothing_here_does_is_named(tmp_path: Path) -> None:
+async def test_an_unsupported_eval_cfg_is_named(tmp_path: Path) -> None:
     made = {**dataset(tmp_path, PPL), "eval_cfg": {"evaluator": {"type": "MATHEvaluator"}}}
     made["infer_cfg"] = {"prompt_template": {"template": "{text}"}}
     rows, model = {"train": [{"text": "x", "label": "1"}]}, ScriptedModel(["1"])
@@ -152,7 +152,7 @@ async def test_an_eval_cfg_that_nothing_here_does_is_named(tmp_path: Path) -> No
     assert found.score == 1.0
 
 
-def test_a_pattern_for_answers_is_refused_and_what_stands_in_for_it_is_told() -> None:
+def test_a_pattern_for_answers_is_refused_and_choice_replaces_it() -> None:
     cfg = {
         "evaluator": {"type": "AccEvaluator"},
         "pred_postprocessor": {"type": "match_answer_pattern", "answer_pattern": r"ANSWER: ([A-D])"},

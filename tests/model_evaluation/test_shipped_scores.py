@@ -1,4 +1,4 @@
-"""What the postprocessors of shipped configurations make of answers as models write them."""
+"""Results of the postprocessors of shipped configurations for typical answers of models."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_letters(answer: str, first: str, last: str) -> None:
         ({**GSM8K, "dataset_postprocessor": None}, "1+1\n#### 2"),
     ],
 )
-async def test_true_answers_that_no_answer_could_equal_are_refused_before_anything_is_asked(
+async def test_true_answers_that_no_answer_could_equal_are_refused_before_any_request(
     eval_cfg: dict[str, Any], gold: str
 ) -> None:
     made = {
@@ -98,7 +98,7 @@ async def test_true_answers_that_no_answer_could_equal_are_refused_before_anythi
     assert not model.requests
 
 
-def test_what_is_not_followed_is_refused() -> None:
+def test_unsupported_parts_of_an_eval_cfg_are_refused() -> None:
     for eval_cfg, name, value in (
         (
             accuracy("first_option_postprocess", options="ABCD"),
@@ -129,7 +129,7 @@ def test_what_is_not_followed_is_refused() -> None:
         (lambda answer, gold: answer == gold, " B", "B", 0),
     ],
 )
-async def test_thoughts_in_front_of_an_answer_are_not_scored(score: Any, answer: str, gold: str, right: float) -> None:
+async def test_thoughts_before_an_answer_are_not_scored(score: Any, answer: str, gold: str, right: float) -> None:
     made = {
         "reader_cfg": {"input_columns": ["question"], "output_column": "answer"},
         "infer_cfg": {"prompt_template": {"template": "{question}"}},

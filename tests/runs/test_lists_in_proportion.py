@@ -1,4 +1,4 @@
-"""Lists of runs cost as much as their rows, however many other runs are stored."""
+"""The cost of lists of runs grows with their rows, not with the number of other stored runs."""
 
 from __future__ import annotations
 

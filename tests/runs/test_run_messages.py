@@ -1,4 +1,4 @@
-"""Messages to stored runs: each is in the journal once, whatever happens to the attempts."""
+"""Messages to stored runs: each is in the journal once, for any number of attempts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_run_that_waits_for_weeks_has_a_bounded_number_of_messages(store: RunS
     assert store.messages.unread("r") == []
 
 
-def test_senders_at_once_are_all_heard_or_refused(store: RunStore) -> None:
+def test_messages_of_simultaneous_senders_are_all_received_or_refused(store: RunStore) -> None:
     store.add(RunRecord(run_id="r", agent="a", state="queued", created_at=0, updated_at=0), "{}\n")
     attempt = store.begin_attempt("r")
     assert attempt is not None

@@ -1,4 +1,4 @@
-"""Runs as they are stored, on SQLite and PostgreSQL: listed, attempted, decided about, deleted."""
+"""Runs in a store, on SQLite and PostgreSQL: listed, attempted, decided, deleted."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_only_runs_of_stopped_workers_are_abandoned(store: RunStore) -> None:
     assert store.get("own").state == "running" and store.get("stopped").state == "queued"
 
 
-def test_a_cancelled_run_stores_nothing_more(store: RunStore) -> None:
+def test_a_cancelled_run_stores_no_more_lines(store: RunStore) -> None:
     store.add(run())
     attempt = store.begin_attempt("r")
     assert attempt is not None and store.cancel("r") and not store.cancel("r")
@@ -202,7 +202,7 @@ def test_a_cancelled_run_stores_nothing_more(store: RunStore) -> None:
 
 
 def waiting(store: RunStore, *calls: str, timeout: float | None = None) -> None:
-    """Have a run wait with calls."""
+    """Add a run that waits with calls."""
     store.add(run())
     attempt = store.begin_attempt("r")
     assert attempt is not None
@@ -271,7 +271,7 @@ def test_an_error_names_the_earlier_decisions(store: RunStore) -> None:
         store.decide("r", decisions)
 
 
-def test_of_two_that_decide_at_once_one_is_first(opened: Any) -> None:
+def test_of_two_simultaneous_decisions_one_is_first(opened: Any) -> None:
     waiting(opened(), "a")
     decided: list[object] = []
 
@@ -289,7 +289,7 @@ def test_of_two_that_decide_at_once_one_is_first(opened: Any) -> None:
     assert sorted(decided, key=str) == [None, "queued"] and len(opened().calls("r")) == 1
 
 
-def test_another_tenant_learns_nothing_of_an_agent_inside_of_a_run(store: RunStore) -> None:
+def test_another_tenant_cannot_read_an_inner_agent_of_a_run(store: RunStore) -> None:
     store.add(run(executor="dbos"))
     attempt = store.begin_attempt("r")
     assert attempt is not None
@@ -300,7 +300,7 @@ def test_another_tenant_learns_nothing_of_an_agent_inside_of_a_run(store: RunSto
 
 
 @pytest.mark.parametrize("text", ["a\0", "a\ud800"])
-def test_there_is_no_run_of_an_id_that_no_database_stores(store: RunStore, text: str) -> None:
+def test_an_id_that_no_database_stores_is_an_unknown_run(store: RunStore, text: str) -> None:
     store.add(run())
     with raises(RunNotFound, run_id=text):
         store.get(text)
@@ -309,12 +309,12 @@ def test_there_is_no_run_of_an_id_that_no_database_stores(store: RunStore, text:
             listed(store, tenant=tenant, before=text)
 
 
-def test_a_run_is_queued_when_its_last_two_decisions_come_at_once(store: RunStore) -> None:
+def test_a_run_is_queued_if_its_last_two_decisions_are_simultaneous(store: RunStore) -> None:
     waiting(store, "a", "b")
     both, states = threading.Barrier(2), list[str]()
 
     def meet(_: object) -> None:
-        with suppress(threading.BrokenBarrierError):  # the second transaction waits for the first: they never meet
+        with suppress(threading.BrokenBarrierError):  # the second transaction waits for the first
             both.wait(0.9)
 
     event.listen(store.database.engine, "commit", meet)
@@ -330,7 +330,7 @@ def test_a_run_is_queued_when_its_last_two_decisions_come_at_once(store: RunStor
     assert sorted(states) == ["queued", "waiting"] and store.get("r").state == "queued"
 
 
-def test_events_and_usage_are_kept(store: RunStore) -> None:
+def test_events_and_usage_are_stored(store: RunStore) -> None:
     store.add(run())
     events = [
         RunEvent(1, "text_delta", {"text": "a\ud800\0"}),
@@ -348,7 +348,7 @@ def test_events_and_usage_are_kept(store: RunStore) -> None:
     assert [*store.usage.of("acme")] == ["2026-11-21", "2026-11-22"] and store.usage.of("evil") == {}
 
 
-def test_a_damaged_run_hurts_no_other_run(store: RunStore) -> None:
+def test_a_damaged_run_affects_no_other_run(store: RunStore) -> None:
     for run_id in ("good", "bad"):
         store.add(run(run_id))
     store.database.work(lambda c: c.execute(sa.text("UPDATE agentkit_runs SET usage = 'x' WHERE run_id = 'bad'")))
@@ -378,13 +378,13 @@ def test_the_oldest_runs_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
         assert store.journal_text("99") == "x" * 1000 + "\n"
 
 
-def test_a_database_of_another_format_or_of_something_else_is_refused(tmp_path: Path) -> None:
+def test_a_database_of_another_format_or_with_other_content_is_refused(tmp_path: Path) -> None:
     RunStore(tmp_path / "runs.db").close()
     with closing(sqlite3.connect(tmp_path / "runs.db")) as file, file:
         file.execute("UPDATE agentkit_store SET format = 99")
     with raises(RunStoreError, path=str(tmp_path / "runs.db"), value=99):
         RunStore(tmp_path / "runs.db")
-    for number, table in enumerate(("run_store", "agentkit_approvals")):  # of before 0.1
+    for number, table in enumerate(("run_store", "agentkit_approvals")):  # a format before 0.1
         with closing(sqlite3.connect(tmp_path / f"old-{number}.db")) as file, file:
             file.execute(f"CREATE TABLE {table} (format INTEGER)")
         with raises(RunStoreError, path=str(tmp_path / f"old-{number}.db"), value="old"):

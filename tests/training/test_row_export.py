@@ -1,4 +1,4 @@
-"""Rows of runs in the formats of trainers: which runs, which messages, from where, and nothing that was erased."""
+"""Rows of runs in the formats of trainers: which runs, which messages, their sources, and no erased data."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_control_tokens_in_untrusted_text_are_broken_in_all_rows(outcomes: Path,
 
 
 @for_cases("format", ["messages", "openai", "trl"])
-def test_text_that_is_no_utf_8_is_written(tmp_path: Path, format: RowFormat) -> None:
+def test_text_that_is_not_utf_8_is_written(tmp_path: Path, format: RowFormat) -> None:
     row = {"id": "\ud800", "input": "a\ud800", "expected": "a", "tags": ["b\ud800"]}
     evaluate_sync(desk(), [row], [contains], out=tmp_path / f"{format}-out")
     out = tmp_path / f"{format}.jsonl"
@@ -235,10 +235,10 @@ def test_runs_with_tools_are_pairs_for_trl_and_are_listed_for_openai(tmp_path: P
     assert [message["role"] for message in row["chosen"]] == ["assistant", "tool", "assistant"]
 
 
-# Left out
+# Skipped runs
 
 
-def test_runs_with_other_prompts_are_left_out_unless_present_prompts_are_requested(
+def test_runs_with_other_prompts_are_skipped_unless_present_prompts_are_requested(
     outcomes: Path, tmp_path: Path
 ) -> None:
     changed, out = desk("You help a lot."), tmp_path / "rows.jsonl"
@@ -467,7 +467,7 @@ def test_answers_of_conversations_are_exported_until_they_are_deleted(memory: Me
     assert report.rows == 0 and not lines_of(out)
 
 
-def test_a_memory_reports_erasures_of_a_subject_and_of_what_contains_it(memory: Memory) -> None:
+def test_a_memory_reports_erasures_of_a_subject_and_of_larger_subjects(memory: Memory) -> None:
     now = time.time()
     ada = Scope(user="ada")
     assert not memory.was_erased(ada, now)
