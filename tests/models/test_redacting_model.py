@@ -40,6 +40,7 @@ from agentkit.prompts import (
     compose,
 )
 from agentkit.testing import CutOff
+from agentkit_prompts.composition.tools_and_output import OutputRequest
 from tests.raising import raises
 
 MAIL = "ada@example.com"
@@ -232,6 +233,12 @@ def test_values_are_escaped_in_json_and_in_typed_output() -> None:
 
     result, _ = asked(RedactingModel(Echo(3, typed), [quoted]), 'I am O"Neil\n.', output=list[str])
     assert result.output == ['O"Neil\n']
+    # The answer is the arguments of a tool, so the text is no JSON.
+    answer = ToolSpec("answer", "", {"type": "object"})
+    request = OutputRequest({"type": "object"}, mode="tool", tool=answer)
+    composition = compose(Layers("S"), PromptContext(user_input='I am O"Neil\n.'), output_schema=request)
+    reply = asyncio.run(RedactingModel(Echo(), [quoted]).request(composition))
+    assert reply.message.text == 'I am O"Neil\n.'
 
 
 def test_untrusted_text_cannot_forge_a_placeholder() -> None:

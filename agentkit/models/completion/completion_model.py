@@ -185,7 +185,7 @@ class CompletionModel(EndpointModel):
         if not broken or self.control_tokens != "escape":
             return composition, None
         marked, _ = marked_content(composition, token_marks(tokens, is_repeated=True))
-        return marked, unmarked_text(broken, is_json=composition.output is not None)
+        return marked, unmarked_text(broken, is_json=composition.is_answered_in_json)
 
     def _body(self, composition: Composition) -> dict[str, Any]:
         composition = self.fitted(composition)

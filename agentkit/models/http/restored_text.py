@@ -37,7 +37,7 @@ def guarded(composition: Composition, model: str, host: str) -> tuple[Compositio
     marked, tokens = marked_content(composition, token_marks(control_tokens))
     if not tokens:
         return composition, None
-    return marked, unmarked_text(tokens, is_json=composition.output is not None)
+    return marked, unmarked_text(tokens, is_json=composition.is_answered_in_json)
 
 
 def unmarked_text(tokens: Iterable[str], *, is_json: bool) -> RestoredText:

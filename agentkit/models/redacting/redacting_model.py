@@ -163,7 +163,7 @@ class RedactingModel:
         texts = {item.placeholder: item.text for item in items}
         json_text = Restoring(texts, is_json=True)
         text = json_text
-        if composition.output is None:
+        if not composition.is_answered_in_json:
             text = Restoring(texts)
         restored = RestoredText(text, json_text)
         listener = None

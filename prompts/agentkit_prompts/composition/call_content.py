@@ -103,6 +103,11 @@ class CallContent:
         return self.tools_and_output.output
 
     @property
+    def is_answered_in_json(self) -> bool:
+        """True if the text of the reply is JSON: the answer follows a schema, and is not the arguments of a tool."""
+        return self.output is not None and self.output.mode != "tool"
+
+    @property
     def system(self) -> Section:
         """The system message; its text can be empty."""
         return self.sections[0]
