@@ -15,9 +15,37 @@ SAME_TEXT = "same text as"
 """Prefix of the reason of a duplicate."""
 _MIN_SHARED = 0.9
 """Minimum share of common words at which two texts are near-duplicates."""
-# `don't` is split into "don" and "t".
-_NEGATIONS = frozenset({"no", "not", "never", "nor", "none", "without", "cannot", "t"})
+# By language, from English to Vietnamese, Japanese, Korean and Thai. `don't` is split into "don" and "t".
+_NEGATIONS = frozenset(
+    split_words(
+        """no not never nor none without cannot t
+        nicht kein keine keinem keinen keiner keines nie niemals nichts ohne weder
+        ne n pas jamais sans aucun aucune rien ni
+        nunca jamás sin ningún ninguno ninguna nada tampoco
+        não jamais sem nenhum nenhuma nem
+        non mai senza nessun nessuno nessuna né niente
+        niet geen nooit zonder noch
+        inte icke aldrig utan ej ingen inget inga ingenting ikke ikkje aldri uten uden ingenting
+        ei eivät älä ilman
+        nie nigdy bez żaden żadna żadne ani nic
+        není nejsou nikdy žádný žádná nikoli
+        nem nincs soha sem nélkül
+        nu niciodată fără nici
+        nije nisu nikad nikada
+        değil yok hiç asla
+        tidak bukan jangan belum tanpa
+        không chưa chẳng đừng
+        δεν μη μην ποτέ όχι χωρίς
+        не нет ни никогда без нельзя ничего ні немає нема няма није
+        لا ليس ليست لم لن غير بدون نه نیست هرگز
+        לא אין אל בלי ללא
+        नहीं न मत बिना छैन होइन
+        ない なく なか せん 아니 ไม่"""
+    )
+)
 """Words that reverse the meaning of a text."""
+_NEGATING = frozenset("不没沒無无未非勿莫否안않못없")
+"""Characters that reverse the meaning of a text in a script without spaces, and in Hangul."""
 _SIGNS = re.compile(
     r"(?<=\w)[#%+]+|(?<!\w)-(?=\d)|(?<=\d)\s?[-*/]\s?(?=\d)|!=|(?<!^)[<>+]|[$=]|[^\x00-\x7f\w\s]", re.MULTILINE
 )
@@ -69,7 +97,7 @@ def alike(one: Wording, other: Wording) -> bool:
     differing_words = one.words ^ other.words
     if not differing_words.isdisjoint(_NEGATIONS):
         return False
-    if any(char.isdigit() for word in differing_words for char in word):
+    if any(char.isdigit() or char in _NEGATING for word in differing_words for char in word):
         return False
     # "Alice lent Bob" and "Bob lent Alice" differ only in the order.
     return one.order_of(shared) == other.order_of(shared)

@@ -47,6 +47,33 @@ def test_a_question_that_was_asked_before_is_no_answer(memory: Memory, said: str
     assert texts(memory, question) == []
 
 
+# A statement, and a word that its opposite has in addition.
+OPPOSITES = (
+    ("Ada may leave the house by the sea alone tonight after the long storm with her old dog", "may", " not"),
+    ("Ada darf heute nach dem langen Sturm das alte Haus am Meer allein mit ihrem Hund verlassen", "darf", " nicht"),
+    ("Ada peut quitter seule ce soir la vieille maison sur la mer avec son chien de chasse brun", "seule", " jamais"),
+    ("Ada puede salir sola esta noche de la vieja casa junto al mar con su perro de caza negro", "Ada", " nunca"),
+    ("Ада может сегодня после долгой бури выйти одна из старого дома у моря вместе с собакой", "Ада", " не"),
+    ("Ada po długiej burzy może dziś wyjść sama ze starego domu nad morzem razem z psem myśliwskim", "burzy", " nie"),
+    ("Ada bu akşam uzun fırtınadan sonra deniz kenarındaki eski evden köpeğiyle çıkmak için hazır", "hazır", " değil"),
+    ("暴风雨以后艾达今天晚上可以一个人带着她的老猎狗离开海边的那座旧房子，她的父亲已经同意了这个计划", "晚上", "不"),
+    (
+        "에이다는 오늘 저녁 긴 폭풍이 지난 뒤에 바닷가의 오래된 집에서 늙은 사냥개와 함께 혼자 나갈 수 있다",
+        "혼자",
+        " 안",
+    ),
+)
+
+
+def test_a_statement_and_its_opposite_are_both_recalled(memory: Memory) -> None:
+    for statement, before, word in OPPOSITES:
+        opposite = statement.replace(before, f"{before}{word}", 1)
+        memory.facts.add(statement)
+        memory.facts.add(opposite)
+        found = {fact.text for fact in memory.recall(statement, limit=20).knowledge}
+        assert {statement, opposite} <= found, statement
+
+
 @pytest.mark.parametrize("copies", [30, 500])
 @pytest.mark.parametrize("embedder", [None, Words()])
 def test_copies_take_no_place_of_other_answers(home: Path, copies: int, embedder: Words | None) -> None:
