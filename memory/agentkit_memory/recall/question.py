@@ -24,7 +24,8 @@ _ASKS_TIME = re.compile(
     r"\b(?:when|what (?:date|day|month|year|time)|which (?:date|day|month|year)|how long ago)\b", re.I
 )
 _ASKS_NUMBER = re.compile(r"\bhow (?:many|much|often|old|long|far|big|tall|high|hot)\b", re.I)
-_QUESTION_MARKS = ("?", "？", "؟", "⸮", "\u037e")
+QUESTION_MARKS = ("?", "？", "؟", "⸮", "\u037e")
+"""Question marks of all scripts."""
 _INTERROGATIVE = re.compile(
     r"\A\W*+(?:who|whom|whose|where|which|why|what(?! an?\b)|(?:how|when)\s++(?:is|are|was|were|do|does|did|can|could"
     r"|will|would|should|has|have|had|many|much|long|often|old|far|big|tall))\b",
@@ -139,7 +140,7 @@ def _without_names(text: str, names: Collection[str]) -> str:
 
 def asks(text: str, question: str) -> bool:
     """Return True if a text with the words of the question is a question too, and not a statement."""
-    if text.rstrip().endswith(_QUESTION_MARKS):
+    if text.rstrip().endswith(QUESTION_MARKS):
         return True
-    marked = question.rstrip().endswith(_QUESTION_MARKS)
+    marked = question.rstrip().endswith(QUESTION_MARKS)
     return bool(_INTERROGATIVE.match(text) or (marked and _AUXILIARY.match(text)))

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.recall.candidates import Pool
-from agentkit_memory.recall.question import Question
+from agentkit_memory.recall.question import QUESTION_MARKS, Question
 from agentkit_memory.recall.term_weights import MAX_SAMPLE, term_weights
 from agentkit_memory.store.records import TURN
 from agentkit_prompts.options import options
@@ -191,4 +191,4 @@ def _shares(share: float) -> dict[int, float]:
 def _ends_with_question(pool: Pool, number: int) -> bool:
     """Return True if a candidate is a message that ends with a question: the answer often repeats none of its words."""
     item = pool.candidates[number].item
-    return item.kind == TURN and item.text.rstrip().endswith("?")
+    return item.kind == TURN and item.text.rstrip().endswith(QUESTION_MARKS)

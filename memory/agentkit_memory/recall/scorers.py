@@ -11,7 +11,7 @@ from pydantic import Field
 
 from agentkit_memory.errors import InvalidArgument, StoreError
 from agentkit_memory.recall.candidates import Pool
-from agentkit_memory.recall.question import Question
+from agentkit_memory.recall.question import QUESTION_MARKS, Question
 from agentkit_memory.recall.retrievers import BM25Retriever, Retriever, Weight, spread
 from agentkit_memory.store.records import TURN
 from agentkit_prompts.options import options
@@ -25,7 +25,8 @@ _TIME = re.compile(
 _NUMBER = re.compile(
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|dozen|hundred|thousand|once|twice|couple|half)\b", re.I
 )
-_SENTENCE = re.compile(r"[^.!?\n]+[.!?]*")
+_ENDS = re.escape("".join((".!。！", *QUESTION_MARKS)))
+_SENTENCE = re.compile(rf"[^{_ENDS}\n]+[{_ENDS}]*")
 _DAY = 86_400.0
 
 
@@ -108,7 +109,7 @@ class QuestionScorer:
         """Return the negative weight, multiplied by the share of questions in the text of a turn."""
         scores = [0.0] * len(pool.candidates)
         for number, each in enumerate(pool.candidates):
-            if each.item.kind == TURN and "?" in each.item.text:
+            if each.item.kind == TURN and any(mark in each.item.text for mark in QUESTION_MARKS):
                 scores[number] = -self.weight * _share_of_questions(each.item.text)
         return scores
 
@@ -139,7 +140,7 @@ def _share_of_questions(text: str) -> float:
     total = sum([len(each) for each in sentences])
     if not total:
         return 0.0
-    return sum([len(each) for each in sentences if each.endswith("?")]) / total
+    return sum([len(each) for each in sentences if each.endswith(QUESTION_MARKS)]) / total
 
 
 def add_up(

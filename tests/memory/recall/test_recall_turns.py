@@ -184,3 +184,16 @@ def test_every_policy_answers_or_has_nothing_to_ask(memory: Memory, policy: str)
     talk(memory.session("a"), "Ada: The heron eats eels.")
     memory.worker().drain()
     assert recalled(memory, "heron", policy=policy) == ([] if policy == "dense" else ["The heron eats eels."])
+
+
+def test_the_answer_to_a_question_of_any_script_is_recalled(memory: Memory) -> None:
+    talks = {
+        "When is the zebra fed": ["When is the zebra fed?", "At noon.", "The keeper walks slowly.", "Rain falls."],
+        "斑马什么时候喂食": ["斑马什么时候喂？", "中午十二点。", "饲养员走得很慢。", "今天下雨了。"],
+        "متى إطعام الحمار الوحشي": ["متى يطعم الحمار الوحشي؟", "عند الظهر.", "الحارس يمشي ببطء.", "المطر يسقط."],
+    }
+    for number, (question, (asked, answer, *others)) in enumerate(talks.items()):
+        tenant = memory.within(f"t{number}")
+        turns = [Message("user", asked), Message("assistant", answer), *[Message("user", text) for text in others]]
+        tenant.session("s").append(*turns)
+        assert tenant.recall(question, limit=1)[0].text == answer
