@@ -18,7 +18,7 @@ class _Http(ThreadingHTTPServer):
 
 
 class Server:
-    """Speaks the part of Qdrant's REST protocol that is used, out of the client's local mode."""
+    """Server with the necessary part of the REST protocol of Qdrant, based on the local mode of the client."""
 
     def __init__(self) -> None:
         self.local = QdrantClient(":memory:")
@@ -42,7 +42,7 @@ class Server:
                 data = json.dumps({"status": "ok", "time": 0.0, "result": result}).encode()
                 if self.path == "/":
                     data = json.dumps({"title": "qdrant", "version": outer.version}).encode()
-                with suppress(OSError):  # who asked may have given up
+                with suppress(OSError):  # the client can have closed the connection
                     self.send_response(status)
                     self.send_header("content-type", "application/json")
                     self.send_header("content-length", str(len(data)))

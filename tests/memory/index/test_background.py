@@ -1,4 +1,4 @@
-"""The background work of a memory, in a thread of the caller's own."""
+"""The background work of a memory, in a thread of the caller."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentkit.testing import StoreProbe
 from agentkit_memory.index.qdrant_edge import EdgeIndex
 
 
-def test_a_worker_works_in_the_thread_that_runs_it_until_it_is_stopped(tmp_path: Path) -> None:
+def test_a_worker_runs_in_the_thread_of_its_caller_until_it_is_stopped(tmp_path: Path) -> None:
     with Memory(tmp_path) as memory:
         worker, stop = memory.worker(), threading.Event()
         thread = threading.Thread(target=worker.run, args=(stop, 0.01))
@@ -32,7 +32,7 @@ def test_a_long_backlog_of_messages_becomes_items_and_points_in_rounds(tmp_path:
     waiting: list[int] = []
 
     class Counting(EdgeIndex):
-        """An index that counts the items which wait for it, at each write."""
+        """Index that counts the waiting items at each write."""
 
         def upsert(self, points: Sequence[Point]) -> None:
             waiting.extend(StoreProbe(memory).values("SELECT count(*) FROM vector_state WHERE want != have"))

@@ -1,7 +1,7 @@
-"""The contract of `VectorIndex`: every index finds, scores, forgets and verifies alike.
+"""The contract of `VectorIndex`: all indexes find, score, delete and verify in the same way.
 
-AGENTKIT_QDRANT_URL is the address of a Qdrant server on which the tests run too, with the key AGENTKIT_QDRANT_KEY. They
-create collections, and delete these again.
+AGENTKIT_QDRANT_URL is the address of a Qdrant server for the tests, with the key AGENTKIT_QDRANT_KEY. The tests create
+collections and delete them.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def index_of_the_page() -> IndexOpener:
     return shelf
 
 
-def test_every_index_finds_forgets_and_verifies_alike(home: Path, docs: Path, opener: IndexOpener) -> None:
+def test_all_indexes_find_delete_and_verify_in_the_same_way(home: Path, docs: Path, opener: IndexOpener) -> None:
     (docs / "a.txt").write_text("zebra with stripes")
     (docs / "b.txt").write_text("violin with strings")
     with Memory(home, index=opener) as memory:
@@ -90,7 +90,7 @@ def test_every_index_finds_forgets_and_verifies_alike(home: Path, docs: Path, op
         assert memory.admin.verify().ok
 
 
-def test_an_older_write_never_replaces_a_newer_one(opener: IndexOpener) -> None:
+def test_an_older_write_does_not_replace_a_newer_write(opener: IndexOpener) -> None:
     index = opener("space", 2)
     for version, said in ((1, "one"), (3, "three"), (2, "two"), (3, "three quagga")):
         index.upsert([Point(ONE, version, 1, document_vector(said), [1.0, 0.0])])
@@ -106,8 +106,8 @@ def test_an_older_write_never_replaces_a_newer_one(opener: IndexOpener) -> None:
         index.count()
 
 
-def test_scores_say_nothing_of_other_scopes(opener: IndexOpener) -> None:
-    """The IDF is of the scope that is read: what another tenant holds changes no score, not by a bit."""
+def test_scores_do_not_depend_on_other_scopes(opener: IndexOpener) -> None:
+    """The IDF belongs to the scope of the reader: texts of another tenant change no bit of a score."""
     index = opener("space", 0)
     ours = ["zebra stripes", "zebra violin", "quagga", "violin stripes stripes"]
     index.upsert(
@@ -129,7 +129,7 @@ def test_scores_say_nothing_of_other_scopes(opener: IndexOpener) -> None:
     index.close()
 
 
-def test_points_that_are_named_have_the_scores_they_have_among_all(opener: IndexOpener) -> None:
+def test_named_points_have_the_same_scores_as_among_all_points(opener: IndexOpener) -> None:
     index = opener("space", 2)
     ids = [f"{number:08x}-0000-4000-8000-000000000000" for number in range(40)]
     index.upsert(
@@ -150,8 +150,8 @@ def test_points_that_are_named_have_the_scores_they_have_among_all(opener: Index
     index.close()
 
 
-def test_every_index_scores_by_bm25_and_cosine(opener: IndexOpener) -> None:
-    """The scores of each index are computed here again, over scopes whose numbers differ in a few bits."""
+def test_all_indexes_score_by_bm25_and_cosine(opener: IndexOpener) -> None:
+    """The test computes the scores of each index again, over scopes with numbers that differ in a few bits."""
     draw = random.Random(1)
     scopes = [5, 5 + (1 << 31), 5 + (1 << 32), (1 << 63) - 1]
     words = [f"word{number}" for number in range(12)]
@@ -180,7 +180,7 @@ def test_every_index_scores_by_bm25_and_cosine(opener: IndexOpener) -> None:
 
 
 def bm25(points: Sequence[Point], asked: SparseVector, scopes: Sequence[int]) -> dict[str, float]:
-    """The scores of the points of some scopes that contain a term."""
+    """Return the scores of the points of some scopes that contain a term."""
     read = [(point.id, dict(zip(point.sparse.indices, point.sparse.values, strict=True))) for point in points]
     read = [each for each, point in zip(read, points, strict=True) if point.scope_id in scopes]
     scores: dict[str, float] = {}
@@ -202,7 +202,7 @@ def cosines(points: Sequence[Point], near: Sequence[float], scopes: Sequence[int
 
 
 def differences(hits: Sequence[Hit], scores: dict[str, float], limit: int = 20) -> list[object]:
-    """The hits that do not have the best scores; equal scores may be in any order."""
+    """Return the hits without the best scores; equal scores can be in any order."""
     best = sorted(scores.values(), reverse=True)[:limit]
     if len(hits) != len(best):
         return [len(hits), len(best)]

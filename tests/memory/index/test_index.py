@@ -1,4 +1,4 @@
-"""SQL is the truth and the index follows it: through crashes, damage, loss and a second process."""
+"""The index follows the database after crashes, damage, loss and writes of a second process."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def other_process(code: str, *arguments: Path) -> Iterator[subprocess.Popen[str]
 
 
 def check(memory: Memory) -> int:
-    """Nothing missing, stale or orphaned; return how many items there are."""
+    """Check that no point is missing, stale or orphaned; return the number of items."""
     memory.worker().drain()
     probe = StoreProbe(memory)
     states = probe.rows("SELECT item_id, want, have FROM vector_state")
@@ -84,7 +84,7 @@ def check(memory: Memory) -> int:
     return len(states)
 
 
-def test_while_another_process_owns_the_index_everything_is_stored_and_queued(home: Path, docs: Path) -> None:
+def test_items_are_stored_and_queued_while_another_process_owns_the_index(home: Path, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     Memory(home).close()
     with other_process(HOLD, home) as owner, Memory(home) as memory:
@@ -98,10 +98,10 @@ def test_while_another_process_owns_the_index_everything_is_stored_and_queued(ho
         assert check(memory) == 1
 
 
-def test_the_owner_indexes_what_others_queued_before_it_recalls(home: Path, docs: Path) -> None:
+def test_the_owner_indexes_items_of_other_processes_before_its_recall(home: Path, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     with Memory(home) as owner:
-        owner.worker().drain()  # opens the index, so that the recall finds nothing to do for a thread
+        owner.worker().drain()  # opens the index, so that the recall starts no thread
         assert owner.recall("zebra") == ()
         with Memory(home) as second:
             assert second.ingest(docs).pending == 1
@@ -110,7 +110,7 @@ def test_the_owner_indexes_what_others_queued_before_it_recalls(home: Path, docs
 
 
 @pytest.mark.long
-def test_a_crash_between_any_two_writes_is_repaired_by_the_next_opening(
+def test_the_next_opening_repairs_a_crash_between_any_two_writes(
     home: Path, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Crash(BaseException):
@@ -137,7 +137,9 @@ def test_a_crash_between_any_two_writes_is_repaired_by_the_next_opening(
 
 
 @pytest.mark.long
-def test_killed_at_any_moment_nothing_is_lost_doubled_or_left_over(home: Path, docs: Path, programs: Forks) -> None:
+def test_a_kill_at_any_moment_leaves_no_lost_repeated_or_orphaned_points(
+    home: Path, docs: Path, programs: Forks
+) -> None:
     moment = random.Random(7)
     last = tries(2, 4) - 1
     for attempt in range(last + 1):
@@ -149,7 +151,7 @@ def test_killed_at_any_moment_nothing_is_lost_doubled_or_left_over(home: Path, d
         process.kill()
         process.wait()
         with Memory(home) as memory:
-            assert check(memory) % 2 == 0  # files are replaced whole
+            assert check(memory) % 2 == 0  # files are replaced completely
     with Memory(home) as memory:
         report = memory.ingest(docs)
         assert report.files == 30
@@ -158,7 +160,7 @@ def test_killed_at_any_moment_nothing_is_lost_doubled_or_left_over(home: Path, d
 
 
 @pytest.mark.parametrize("damage", ["folder", "shard", "name", "nonsense", "points"])
-def test_an_index_that_is_lost_or_damaged_is_built_again(home: Path, docs: Path, damage: str) -> None:
+def test_a_lost_or_damaged_index_is_built_again(home: Path, docs: Path, damage: str) -> None:
     (docs / "a.md").write_text("zebra")
     with Memory(home) as memory:
         memory.ingest(docs)
@@ -194,7 +196,7 @@ def test_an_index_of_another_database_is_emptied_before_use(home: Path, docs: Pa
         assert [found.text for found in memory.recall("zebra")] == ["zebra of new"]
 
 
-def test_the_old_owner_sees_that_a_database_moved_to_another_index(home: Path, docs: Path, tmp_path: Path) -> None:
+def test_the_old_owner_detects_that_a_database_has_another_index(home: Path, docs: Path, tmp_path: Path) -> None:
     (docs / "a.md").write_text("zebra")
     with Memory(home) as old, Memory(home, index=tmp_path / "elsewhere") as new:
         old.ingest(docs)
@@ -215,13 +217,13 @@ def test_the_folder_of_an_index_may_be_text_or_a_path(home: Path, docs: Path, tm
     assert not (home / "index").exists()
 
 
-def test_an_index_folder_that_cannot_be_made(home: Path, tmp_path: Path) -> None:
+def test_an_index_folder_that_cannot_be_created_is_a_typed_error(home: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with Memory(home, index=tmp_path / "file") as memory, raises(IndexBroken, name="write"):
         memory.admin.verify()
 
 
-def test_a_shard_of_another_make_is_replaced(tmp_path: Path) -> None:
+def test_a_shard_of_another_configuration_is_replaced(tmp_path: Path) -> None:
     index = EdgeIndex(tmp_path / "index")
     name = index.id
     index.close()
@@ -233,7 +235,7 @@ def test_a_shard_of_another_make_is_replaced(tmp_path: Path) -> None:
     again.close()
 
 
-def test_an_emptied_index_that_is_opened_again_is_the_same_one(tmp_path: Path) -> None:
+def test_an_emptied_index_keeps_its_identity_after_an_opening(tmp_path: Path) -> None:
     index = EdgeIndex(tmp_path / "index")
     made = index.id
     index.clear()
@@ -245,13 +247,13 @@ def test_an_emptied_index_that_is_opened_again_is_the_same_one(tmp_path: Path) -
 
 
 def foreign_shard(folder: Path) -> qdrant_edge.EdgeShard:
-    """A shard that knows nothing of our vectors."""
+    """Make a shard without the vectors of agentkit."""
     folder.mkdir()
     config = qdrant_edge.EdgeConfig(sparse_vectors={"other": qdrant_edge.EdgeSparseVectorParams()})
     return qdrant_edge.EdgeShard.create(str(folder), config)
 
 
-def test_an_index_that_fails_says_that_the_store_is_intact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_index_is_a_typed_error_and_can_be_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     EdgeIndex(tmp_path / "index").close()
     foreign = foreign_shard(tmp_path / "foreign")
     monkeypatch.setattr("qdrant_edge.EdgeShard.load", lambda folder, config: foreign)
@@ -267,7 +269,7 @@ def test_an_index_that_fails_says_that_the_store_is_intact(tmp_path: Path, monke
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits on file sizes are POSIX's")
-def test_a_disk_without_room_for_the_index_loses_nothing(home: Path, docs: Path) -> None:
+def test_a_disk_without_space_for_the_index_loses_no_item(home: Path, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     with Memory(home) as memory:
         memory.ingest(docs)
@@ -292,7 +294,7 @@ def test_a_disk_without_room_for_the_index_loses_nothing(home: Path, docs: Path)
         assert check(memory) == 1
 
 
-def test_writes_to_the_index_may_be_repeated(tmp_path: Path) -> None:
+def test_writes_to_the_index_can_be_repeated(tmp_path: Path) -> None:
     index = EdgeIndex(tmp_path / "index")
     point = Point("00000000-0000-0000-0000-000000000001", 1, 1, document_vector("zebra"))
     for _ in range(2):
@@ -317,11 +319,13 @@ def test_writes_to_the_index_may_be_repeated(tmp_path: Path) -> None:
 
 @pytest.mark.untraced
 @pytest.mark.parametrize("dimensions", thinned([0, 64, 8]))
-def test_an_index_of_many_segments_answers_as_one_does(tmp_path: Path, dimensions: int) -> None:
+def test_an_index_of_many_segments_answers_as_an_index_of_one_segment(tmp_path: Path, dimensions: int) -> None:
     draw = random.Random(7)
     many, one = (
         EdgeIndex(tmp_path / "many", dimensions, segment=4096),
-        EdgeIndex(tmp_path / "one", dimensions, segment=1 << 60),  # there is never room to close one so large
+        EdgeIndex(
+            tmp_path / "one", dimensions, segment=1 << 60
+        ),  # the disk has no space to close a segment of this size
     )
     words = ["zebra", "okapi", "gnu", "lynx", "ibex", "tapir", "stoat", "civet"]
     held: dict[str, int] = {}
@@ -358,7 +362,7 @@ def test_an_index_of_many_segments_answers_as_one_does(tmp_path: Path, dimension
     one.close()
 
 
-def test_vectors_that_are_compared_by_few_bits_first_are_found_as_if_by_all(tmp_path: Path) -> None:
+def test_vectors_are_found_with_a_first_comparison_of_few_bits(tmp_path: Path) -> None:
     draw = random.Random(3)
 
     def some(around: Sequence[float], width: float) -> list[float]:
@@ -411,12 +415,12 @@ WRITER = """if True:
         index.flush()
         print("flushed", flush=True)
 """
-"""Writes points of growing versions, and removes some (a negative version), for as long as it is let live."""
+"""Program that writes points of growing versions, and removes some (a negative version), until it is killed."""
 
 
 @pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
-def test_killed_while_segments_are_closed_the_index_holds_what_was_flushed(tmp_path: Path, programs: Forks) -> None:
+def test_an_index_killed_while_it_closes_segments_has_all_flushed_points(tmp_path: Path, programs: Forks) -> None:
     moment = random.Random(3)
     truth: dict[str, int] = {}
     for attempt in range(tries(3, 5)):
@@ -435,7 +439,7 @@ def test_killed_while_segments_are_closed_the_index_holds_what_was_flushed(tmp_p
         index = EdgeIndex(tmp_path / "index", 4, segment=4096)
         terms = document_vector("zebra")
         index.upsert([Point(each, to, 1, terms, [1.0] * 4) for each, to in under_way.items() if to > 0])
-        index.delete([each for each, to in under_way.items() if to < 0])  # what was not acknowledged is repeated
+        index.delete([each for each, to in under_way.items() if to < 0])  # unacknowledged writes are repeated
         index.flush()
         truth |= under_way
         assert list(index.versions()) == sorted((each, to) for each, to in truth.items() if to > 0)
@@ -444,11 +448,11 @@ def test_killed_while_segments_are_closed_the_index_holds_what_was_flushed(tmp_p
 
 
 def scored(hits: list[Hit]) -> list[float]:
-    """The scores alone: equal ones come in any order."""
+    """Return only the scores: equal scores are in any order."""
     return [round(hit.score, 4) for hit in hits]
 
 
-def test_an_index_that_could_not_be_attached_is_let_go_of(home: Path) -> None:
+def test_an_index_that_cannot_be_attached_is_released(home: Path) -> None:
     with Memory(home, timeout=0.05) as memory:
         with closing(sqlite3.connect(home / "memory.db")) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -457,7 +461,7 @@ def test_an_index_that_could_not_be_attached_is_let_go_of(home: Path) -> None:
         assert memory.recall("zebra").degraded == ()
 
 
-def test_without_the_extra_conversations_work_and_ingestion_says_what_to_install(home: Path, docs: Path) -> None:
+def test_without_the_extra_conversations_work_and_ingestion_names_the_extra(home: Path, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     code = """if True:
         import sys
@@ -477,7 +481,7 @@ def test_without_the_extra_conversations_work_and_ingestion_says_what_to_install
         assert check(memory) == 0
 
 
-def test_the_index_returns_the_weights_of_terms_that_the_texts_have(memory: Memory) -> None:
+def test_the_index_returns_the_weights_of_the_terms_in_the_texts(memory: Memory) -> None:
     texts = ["Ada planted the zebra garden", "zebra zebra", "im Garten", "서울에서 zebra", "nothing of it", "x" * 9000]
     session = memory.session("s")
     session.append(*[Message("user", each) for each in texts])
@@ -488,6 +492,6 @@ def test_the_index_returns_the_weights_of_terms_that_the_texts_have(memory: Memo
     asked = dict.fromkeys(query_vector("zebra garden Garten 서울").indices, 1.0)
     found = index.term_weights([*stored, str(UUID(int=1))], asked.keys())
     assert found == {each: weights_of_terms(stored[each], asked) for each in stored}
-    for order in (sorted(stored), sorted(stored, reverse=True)):  # Edge returns points in the order they are asked for
+    for order in (sorted(stored), sorted(stored, reverse=True)):  # Edge returns points in the order of the request
         assert index.term_weights(order, asked.keys()) == found
     assert sum(map(bool, found.values())) == 4

@@ -1,4 +1,4 @@
-"""PostgreSQL alone: the index in the database of the memory, or in another database."""
+"""PostgreSQL as the index: in the database of the memory, or in another database."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def tables(address: str) -> list[str]:
 
 @pytest.fixture
 def plain_user(fresh_postgres: str) -> Iterator[str]:
-    """The address of a user without special rights, in a database without pgvector."""
+    """Address of a user without special rights, in a database without pgvector."""
     run(fresh_postgres, f"CREATE ROLE {USER} LOGIN", f"GRANT ALL ON SCHEMA public TO {USER}")
     parts = urlsplit(fresh_postgres)
     yield parts._replace(netloc=f"{USER}:@").geturl()
@@ -68,7 +68,7 @@ def test_a_database_is_enough_for_many_processes(fresh_postgres: str) -> None:
         assert again.recall("okapi").degraded == () and again.admin.verify().points == 3
 
 
-def test_an_erased_user_is_in_no_row_of_any_table(fresh_postgres: str) -> None:
+def test_an_erased_user_is_in_no_row(fresh_postgres: str) -> None:
     ada, bob = Scope("local", user="ada"), Scope("local", user="bob")
     with Memory(fresh_postgres, embedder=Words()) as memory:
         for scope in (ada, bob):
@@ -86,7 +86,7 @@ def test_an_erased_user_is_in_no_row_of_any_table(fresh_postgres: str) -> None:
 
 
 def occurrences(address: str, *texts: str) -> set[str]:
-    """The tables with a row that contains one of the texts."""
+    """Return the tables with a row that contains any of the texts."""
     found = set()
     for name in tables(address):
         for row in rows(address, f'SELECT * FROM "{name}"'):
@@ -95,7 +95,9 @@ def occurrences(address: str, *texts: str) -> set[str]:
     return found
 
 
-def test_words_need_no_extension_and_vectors_name_what_is_missing(fresh_postgres: str, plain_user: str) -> None:
+def test_words_need_no_extension_and_the_error_of_vectors_names_the_problem(
+    fresh_postgres: str, plain_user: str
+) -> None:
     with Memory(plain_user) as memory:
         memory.facts.add("zebra")
         memory.worker().drain()
@@ -156,7 +158,7 @@ def test_points_without_vectors_and_vectors_of_zeros(fresh_postgres: str) -> Non
     index.close()
 
 
-def test_an_index_that_was_dropped_is_built_again(fresh_postgres: str) -> None:
+def test_a_dropped_index_is_built_again(fresh_postgres: str) -> None:
     for statement in ("DROP TABLE agentkit_index_1", "DROP TABLE agentkit_indexes", "DELETE FROM agentkit_indexes"):
         with Memory(fresh_postgres) as memory:
             memory.facts.add("zebra")
@@ -175,7 +177,7 @@ def test_an_index_that_was_dropped_is_built_again(fresh_postgres: str) -> None:
             assert memory.recall("zebra").knowledge and memory.admin.verify().ok, statement
 
 
-def test_an_index_of_something_else_is_left_alone(fresh_postgres: str, tmp_path: Path) -> None:
+def test_a_table_of_another_program_is_not_changed(fresh_postgres: str, tmp_path: Path) -> None:
     with Memory(tmp_path / "one", index=fresh_postgres) as memory:
         memory.facts.add("zebra")
         memory.worker().drain()
@@ -187,7 +189,7 @@ def test_an_index_of_something_else_is_left_alone(fresh_postgres: str, tmp_path:
         assert memory.recall("zebra").knowledge
 
 
-def test_a_server_that_is_away_leaves_everything_queued(fresh_postgres: str, tmp_path: Path) -> None:
+def test_an_unreachable_server_leaves_all_items_queued(fresh_postgres: str, tmp_path: Path) -> None:
     with Memory(tmp_path / "home", index=fresh_postgres, timeout=0.2) as memory:
         memory.facts.add("zebra")
         memory.worker().drain()
@@ -199,7 +201,7 @@ def test_a_server_that_is_away_leaves_everything_queued(fresh_postgres: str, tmp
             assert len(recall.knowledge) == 2 and recall.degraded
         memory.worker().drain()
         assert len(memory.recall("zebra").knowledge) == 2 and memory.admin.verify().ok
-        # A restart costs no call.
+        # A restart fails no call.
         run(
             fresh_postgres,
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid != pg_backend_pid()"
@@ -208,7 +210,7 @@ def test_a_server_that_is_away_leaves_everything_queued(fresh_postgres: str, tmp
         assert memory.recall("zebra").degraded == ()
 
 
-def test_an_index_is_opened_and_written_by_many_at_once(fresh_postgres: str) -> None:
+def test_concurrent_workers_can_open_and_write_an_index(fresh_postgres: str) -> None:
     opened: list[VectorIndex] = []
     problems: list[BaseException] = []
     zebra = document_vector("zebra")

@@ -1,4 +1,4 @@
-"""A Qdrant server as the index: over real HTTP, shared, away, slow, failing, too old or somebody else's."""
+"""A Qdrant server as the index: over real HTTP, shared, unreachable, slow, failing, too old or of another program."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def server() -> Iterator[Server]:
     running.http.server_close()
 
 
-def test_the_server_is_asked_to_weigh_terms_over_the_scopes_that_are_read(server: Server) -> None:
+def test_the_server_weighs_terms_over_the_scopes_of_the_reader(server: Server) -> None:
     index = QdrantIndex(connect(server.address), "c")
     index.query_sparse(query_vector("zebra"), [7, 9], 3)
     asked = server.asked[-1]
@@ -44,7 +44,7 @@ def test_the_server_is_asked_to_weigh_terms_over_the_scopes_that_are_read(server
     index.close()
 
 
-def test_many_points_are_written_in_requests_a_server_takes_and_read_in_pages(
+def test_many_points_are_written_in_small_requests_and_read_in_pages(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
@@ -57,7 +57,7 @@ def test_many_points_are_written_in_requests_a_server_takes_and_read_in_pages(
     index.close()
 
 
-def test_two_processes_share_a_server_and_each_indexes_what_the_other_wrote(
+def test_two_processes_share_a_server_and_index_the_items_of_each_other(
     either: Memory, docs: Path, tmp_path: Path, server: Server
 ) -> None:
     place = StoreProbe(either).target
@@ -74,7 +74,7 @@ def test_two_processes_share_a_server_and_each_indexes_what_the_other_wrote(
 def test_more_recalls_than_connections_do_not_block_each_other(
     either: Memory, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A recall that has a connection and waits for the index, and a recall that waits for a connection."""
+    """A recall has a connection and waits for the index, and another recall waits for a connection."""
     monkeypatch.setattr("agentkit_prompts.system.concurrency_limit._PATIENCE", LONG)
     with Memory(StoreProbe(either).target, index=server.address, keep_recalls=0) as memory:
         memory.facts.add("zebra")
@@ -98,7 +98,7 @@ def test_more_recalls_than_connections_do_not_block_each_other(
         2,
     ),
 )
-def test_a_server_that_fails_leaves_everything_stored_and_queued(
+def test_a_failing_server_leaves_all_items_stored_and_queued(
     home: Path, docs: Path, server: Server, status: int, kind: type[Exception]
 ) -> None:
     (docs / "a.txt").write_text("zebra")
@@ -117,7 +117,7 @@ def test_a_server_that_fails_leaves_everything_stored_and_queued(
         assert [found.text for found in memory.recall("zebra")] == ["zebra"]
 
 
-def test_an_answer_without_a_result_is_that_of_a_server_that_fails(home: Path, docs: Path, server: Server) -> None:
+def test_an_answer_without_a_result_is_an_error_of_the_server(home: Path, docs: Path, server: Server) -> None:
     for opened_before in (True, False):
         (docs / f"{opened_before}.txt").write_text("zebra")
         with Memory(home, index=server.address) as memory:
@@ -135,7 +135,7 @@ def test_an_answer_without_a_result_is_that_of_a_server_that_fails(home: Path, d
             assert not memory.recall("zebra").degraded and memory.admin.verify().ok
 
 
-def test_a_server_that_is_slow_or_gone_is_not_waited_for_long(home: Path, docs: Path, server: Server) -> None:
+def test_the_wait_for_a_slow_or_unreachable_server_is_short(home: Path, docs: Path, server: Server) -> None:
     (docs / "a.txt").write_text("zebra")
     with Memory(home, index=server.address) as memory:
         memory.ingest(docs)
@@ -152,11 +152,11 @@ def test_a_server_that_is_slow_or_gone_is_not_waited_for_long(home: Path, docs: 
             memory.worker().drain()
     with Memory(home, index=server.address) as memory, pytest.raises(IndexUnavailable):
         memory.worker().drain()
-    with Memory(home) as memory:  # and another index can be made of it at any time
+    with Memory(home) as memory:  # and another index can be built from it at any time
         assert len(memory.recall("zebra violin")) == 2
 
 
-def test_a_worker_outlives_a_server_that_is_away(
+def test_a_worker_continues_after_an_outage_of_the_server(
     home: Path, docs: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentkit_memory.background._PAUSE", 0.01)
@@ -196,7 +196,7 @@ def test_two_databases_cannot_share_a_collection(tmp_path: Path, docs: Path, ser
         assert len(memory.recall("zebra")) == 1
 
 
-def test_a_collection_of_something_else_is_left_alone(server: Server) -> None:
+def test_a_collection_of_another_program_is_not_changed(server: Server) -> None:
     server.local.create_collection("theirs", {"v": models.VectorParams(size=3, distance=models.Distance.DOT)})
     with raises(IndexBroken, name="theirs", value=0):
         QdrantIndex(connect(server.address), "theirs")
@@ -205,7 +205,7 @@ def test_a_collection_of_something_else_is_left_alone(server: Server) -> None:
         QdrantIndex(connect(server.address), "ours", 2)
 
 
-def test_a_collection_that_was_deleted_is_built_again(home: Path, docs: Path, server: Server) -> None:
+def test_a_deleted_collection_is_built_again(home: Path, docs: Path, server: Server) -> None:
     (docs / "a.txt").write_text("zebra")
     with Memory(home, index=server.address) as memory:
         memory.ingest(docs)
@@ -217,7 +217,7 @@ def test_a_collection_that_was_deleted_is_built_again(home: Path, docs: Path, se
         assert len(memory.recall("zebra")) == 1
 
 
-def test_local_mode_belongs_to_one_process_and_to_a_folder_that_can_be_written(tmp_path: Path) -> None:
+def test_local_mode_needs_one_process_and_a_writable_folder(tmp_path: Path) -> None:
     index = qdrant_indexes(str(tmp_path / "local"))("space", 0)
     with raises(IndexUnavailable, name="owner"):
         connect(str(tmp_path / "local"))
@@ -228,7 +228,7 @@ def test_local_mode_belongs_to_one_process_and_to_a_folder_that_can_be_written(t
     assert qdrant_indexes(":memory:")("space", 0).count() == 0
 
 
-def test_without_the_client_the_error_says_what_to_install(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_missing_client_names_the_extra(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "qdrant_client", None)
     monkeypatch.delitem(sys.modules, "agentkit_memory.index.qdrant_server")
     with Memory(home, index="http://127.0.0.1:1") as memory, raises(StoreUnavailable, name="vector"):

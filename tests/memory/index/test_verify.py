@@ -1,4 +1,4 @@
-"""`verify` sees every way an index can differ from SQL, and `repair` repairs it."""
+"""`verify` detects each kind of difference between index and SQL, and `repair` repairs it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def old_point(memory: Memory, item: str) -> None:
 
 
 def newer_point(memory: Memory, item: str) -> None:
-    """As when a database is restored from a backup and the index is not."""
+    """As after a restore of the database without its index."""
     StoreProbe(memory).index.upsert([Point(item, 7, 1, document_vector("quagga"))])
 
 
@@ -67,7 +67,7 @@ def lose_item(memory: Memory, item: str) -> None:
         (lose_item, "orphan", 2, 2),
     ],
 )
-def test_every_kind_of_difference_is_counted_named_and_repaired(
+def test_each_kind_of_difference_is_counted_named_and_repaired(
     either: Memory, docs: Path, harm: Callable[[Memory, str], None], kind: str, items: int, points: int
 ) -> None:
     ids = fill(either, docs)
@@ -79,7 +79,7 @@ def test_every_kind_of_difference_is_counted_named_and_repaired(
         "missing": 0, "stale": 0, "orphan": 0, kind: 1
     }  # fmt: skip
     assert found.examples == {kind: (STRANGER if harm is strange_point else ids[1],)}
-    assert either.admin.verify() == found  # looking changes nothing
+    assert either.admin.verify() == found  # a verification changes nothing
     repaired = either.admin.repair()
     assert repaired.before == found
     assert (repaired.after.ok, repaired.after.pending) == (True, 0)
@@ -94,7 +94,7 @@ def document_of(memory: Memory, number: int) -> bool:
 
 
 @pytest.mark.parametrize("harm", [lambda *_: None, newer_point])
-def test_an_item_that_was_never_queued_is_repaired_whatever_the_index_holds(
+def test_an_unqueued_item_is_repaired_for_any_content_of_the_index(
     either: Memory, docs: Path, harm: Callable[[Memory, str], None]
 ) -> None:
     ids = fill(either, docs)
@@ -106,7 +106,9 @@ def test_an_item_that_was_never_queued_is_repaired_whatever_the_index_holds(
     assert len(either.recall("zebra")) == 3
 
 
-def test_everything_at_once_over_many_pages(memory: Memory, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_kinds_of_differences_over_many_pages_are_repaired(
+    memory: Memory, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("agentkit_memory.index.compare._PAGE", 7)
     monkeypatch.setattr("agentkit_memory.index.qdrant_edge._PAGE", 5)
     ids = fill(memory, docs, 60)
@@ -123,14 +125,14 @@ def test_everything_at_once_over_many_pages(memory: Memory, docs: Path, monkeypa
     assert (after.ok, after.items, after.points) == (True, 55, 55)
 
 
-def test_what_waits_for_a_worker_is_not_wrong(memory: Memory, docs: Path) -> None:
+def test_items_that_wait_for_a_worker_are_not_a_problem(memory: Memory, docs: Path) -> None:
     ids = fill(memory, docs)
     sql(memory, "UPDATE vector_state SET want = want + 1 WHERE item_id = :item", item=ids[0])
     found = memory.admin.verify()
     assert (found.ok, found.pending, found.failing) == (True, 1, 0)
 
 
-def test_items_that_are_not_to_be_recalled_are_not_missed(memory: Memory, docs: Path) -> None:
+def test_items_without_recall_are_not_missing(memory: Memory, docs: Path) -> None:
     superseded, expired, valid = fill(memory, docs)
     sql(memory, "UPDATE items SET superseded_by = 'x' WHERE id = :item", item=superseded)
     sql(memory, "UPDATE items SET valid_to = 1.0 WHERE id = :item", item=expired)
@@ -140,7 +142,7 @@ def test_items_that_are_not_to_be_recalled_are_not_missed(memory: Memory, docs: 
     assert (found.missing, found.examples) == (1, {"missing": (valid,)})
 
 
-def test_an_index_that_lost_points_is_repaired_when_it_is_opened(home: Path, docs: Path) -> None:
+def test_the_opening_repairs_an_index_that_lost_points(home: Path, docs: Path) -> None:
     with Memory(home) as memory:
         lost, *_ = fill(memory, docs)
         lose_point(memory, lost)

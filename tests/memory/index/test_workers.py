@@ -1,4 +1,4 @@
-"""Many workers beside each other: every item indexed once, by one of them, whoever stalls, fails or dies."""
+"""Concurrent workers: each item is indexed once, after stalls, failures and deaths of workers."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ Act = Callable[[], object]
 MODEL = "model-of-tests"
 DENSE = f"{SPACE}+{MODEL}"
 MESSAGES = 16
-"""Messages of each of two writers."""
+"""Number of messages of each of two writers."""
 
 
 class Server(QdrantClient):
-    """Local mode in the place of a server: it stays when one of its users closes."""
+    """Local mode instead of a server: it stays open when one of its users closes."""
 
     def close(self, grpc_grace: float | None = None, **_: Any) -> None:
         pass
@@ -46,7 +46,7 @@ class Server(QdrantClient):
 
 @pytest.fixture
 def now() -> list[float]:
-    """The clock of the database: a list of the time."""
+    """The clock of the database: a list with the time."""
     return [1000.0]
 
 
@@ -90,7 +90,7 @@ def work_until(stop: threading.Event, worker: IndexWorker) -> None:
 
 
 class Interrupted:
-    """An index to which something happens before it is written, and before it is flushed."""
+    """Index that calls functions before a write and before a flush."""
 
     def __init__(self, index: VectorIndex, before_upsert: Act, before_flush: Act = lambda: None) -> None:
         self.index, self.before_upsert, self.before_flush = index, before_upsert, before_flush
@@ -112,13 +112,13 @@ def interrupted(index: VectorIndex, before_upsert: Act, before_flush: Act = lamb
 
 
 def take_leases(database: Database) -> None:
-    """Take all that waits for the index, as a worker does that dies then."""
+    """Lease all waiting items, as a worker does before it dies."""
     with database.write() as connection:
         connection.execute(update(vector_state).values(leased_by="dead", leased_until=database.clock() + 60))
 
 
 def write(database: Database, *numbers: int, said: str = "zebra") -> None:
-    """Store items of the scope 1 as whoever writes items does."""
+    """Store items of the scope 1 and queue them."""
     with database.write() as connection:
         if connection.scalar(select(scopes.c.id)) is None:
             connection.execute(insert(scopes).values(tenant="t", user="", session="", agent=""))
@@ -146,7 +146,7 @@ def found(index: VectorIndex, database: Database, query: str, limit: int = 1000)
 
 
 @pytest.mark.untraced
-def test_four_workers_share_the_work_and_do_none_of_it_twice(database: Database, indexes: Indexes) -> None:
+def test_four_workers_share_the_work_and_index_each_item_once(database: Database, indexes: Indexes) -> None:
     written: Counter[tuple[str, int]] = Counter()
     index = indexes.get()
     upsert = index.upsert
@@ -164,7 +164,7 @@ def test_four_workers_share_the_work_and_do_none_of_it_twice(database: Database,
     workers = [indexes.worker(batch=16) for _ in range(4)]
     with ThreadPoolExecutor(5) as pool:
         running = [pool.submit(work_until, stop, worker) for worker in workers]
-        for start in starts:  # while they work, some of it changes and some goes
+        for start in starts:  # some items are changed or removed during the work
             write(database, *numbers[start : start + 10], said="quartz")
             remove(database, *numbers[start + 10 : start + 20])
         until(lambda: not pending(database))
@@ -181,7 +181,7 @@ def test_four_workers_share_the_work_and_do_none_of_it_twice(database: Database,
     assert (report.ok, report.items, report.points, report.pending) == (True, 160, 160, 0)
 
 
-def test_two_writers_of_a_conversation_and_four_workers_lose_nothing(
+def test_two_writers_of_a_conversation_and_four_workers_lose_no_item(
     request: pytest.FixtureRequest, tmp_path: Path, opener: Callable[[str, int], VectorIndex], database: Database
 ) -> None:
     target = tmp_path if database.is_sqlite else request.getfixturevalue("postgres")
@@ -224,7 +224,7 @@ def test_two_writers_of_a_conversation_and_four_workers_lose_nothing(
         assert (report.ok, report.points, report.pending) == (True, 5 + 2 * MESSAGES, 0)
 
 
-def test_what_a_stalled_worker_held_is_taken_over_and_its_late_write_undone(
+def test_the_items_of_a_stalled_worker_are_taken_over_and_its_late_write_is_undone(
     database: Database, indexes: Indexes, now: list[float]
 ) -> None:
     index = indexes.get()
@@ -238,7 +238,7 @@ def test_what_a_stalled_worker_held_is_taken_over_and_its_late_write_undone(
         assert other.run_once() == 2
         assert (found(index, database, "old"), found(index, database, "new")) == (set(), {uuid(1)})
 
-    def look() -> None:  # an older version never replaces a newer, but what is gone comes back
+    def look() -> None:  # an older version does not replace a newer version, but a removed item returns
         assert (found(index, database, "old"), found(index, database, "new")) == ({uuid(2)}, {uuid(1)})
 
     write(database, 1, 2, said="old")
@@ -249,7 +249,7 @@ def test_what_a_stalled_worker_held_is_taken_over_and_its_late_write_undone(
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_a_worker_that_ends_after_its_model_was_changed_queues_nothing(
+def test_a_worker_that_ends_after_a_change_of_its_embedder_queues_nothing(
     database: Database, indexes: Indexes, gone: bool
 ) -> None:
     def change() -> None:
@@ -266,7 +266,7 @@ def test_a_worker_that_ends_after_its_model_was_changed_queues_nothing(
         assert connection.execute(select(vector_state)).all() == []
 
 
-def test_a_point_that_is_removed_while_both_sides_are_compared_is_no_difference(
+def test_a_point_that_is_removed_during_the_comparison_is_not_a_difference(
     database: Database, indexes: Indexes
 ) -> None:
     index, worker = indexes.get(), indexes.worker()
@@ -274,7 +274,7 @@ def test_a_point_that_is_removed_while_both_sides_are_compared_is_no_difference(
     worker.run_once()
 
     class Read:
-        """The index, whose points are read just before another worker removes one."""
+        """Index whose points are read directly before another worker removes a point."""
 
         def __getattr__(self, name: str) -> object:
             return getattr(index, name)
@@ -292,7 +292,7 @@ def test_a_point_that_is_removed_while_both_sides_are_compared_is_no_difference(
     assert (left.ok, left.orphans, left.examples) == (False, 1, {"orphan": (uuid(9),)})
 
 
-def test_a_worker_that_was_slow_writes_only_what_it_still_holds(
+def test_a_slow_worker_writes_only_the_items_that_it_still_leases(
     database: Database, indexes: Indexes, now: list[float]
 ) -> None:
     index = indexes.get()
@@ -310,9 +310,7 @@ def test_a_worker_that_was_slow_writes_only_what_it_still_holds(
     assert pending(database) == 0
 
 
-def test_a_clock_that_was_set_back_does_not_lock_items_away(
-    database: Database, indexes: Indexes, now: list[float]
-) -> None:
+def test_a_clock_that_was_set_back_does_not_block_items(database: Database, indexes: Indexes, now: list[float]) -> None:
     indexes.get()
     write(database, 1)
     now[0] = 9e9
@@ -321,7 +319,7 @@ def test_a_clock_that_was_set_back_does_not_lock_items_away(
     assert IndexWorker(database, indexes.get(), SPACE).run_once() == 1
 
 
-def test_the_owner_of_a_folder_takes_over_from_a_dead_one_at_once(database: Database, tmp_path: Path) -> None:
+def test_the_owner_of_a_folder_takes_over_from_a_dead_owner_without_a_wait(database: Database, tmp_path: Path) -> None:
     first = Indexes(database, edge_indexes(tmp_path / "index"))
     first.get()
     write(database, 1)
@@ -332,7 +330,7 @@ def test_the_owner_of_a_folder_takes_over_from_a_dead_one_at_once(database: Data
     second.close()
 
 
-def test_a_failing_index_frees_what_was_taken(database: Database, indexes: Indexes) -> None:
+def test_a_failing_index_releases_the_leased_items(database: Database, indexes: Indexes) -> None:
     index = indexes.get()
     write(database, 1)
     delete_, flush = index.delete, index.flush
@@ -348,7 +346,7 @@ def test_a_failing_index_frees_what_was_taken(database: Database, indexes: Index
     assert (worker.run_once(), worker.others) == (1, False)
 
 
-def test_a_space_that_another_index_serves_now_is_left_alone(database: Database, indexes: Indexes) -> None:
+def test_a_space_of_another_index_is_not_changed(database: Database, indexes: Indexes) -> None:
     worker = indexes.worker()
     with database.write() as connection:
         connection.execute(update(vector_spaces).values(index_id="another"))
@@ -363,7 +361,7 @@ def dense(database: Database) -> None:
 
 
 class Model:
-    """An embedder made of a function."""
+    """Embedder that calls a function."""
 
     model = MODEL
 
@@ -378,33 +376,33 @@ def encoders(database: Database, embed: Callable[[Sequence[str]], list[list[floa
 
 
 def embed(texts: Sequence[str]) -> list[list[float]]:
-    """A model of two dimensions that cannot take poison."""
+    """Embed texts in two dimensions; raise for poison."""
     if any("poison" in text for text in texts):
         raise RuntimeError("too bitter")
     return [[1.0, 0.0] if "zebra" in text else [0.0, 1.0] for text in texts]
 
 
 @pytest.fixture
-def meant(
+def dense_indexes(
     database: Database, opener: Callable[[str, int], VectorIndex], now: list[float]
 ) -> Iterator[tuple[Indexes, list[float]]]:
-    """Indexes of a space with a model, and the clock they go by."""
+    """Indexes of a space with a model, and their clock."""
     dense(database)
     opened = Indexes(database, opener, encoders(database, embed).get)
     yield opened, now
     opened.close()
 
 
-def test_an_item_that_cannot_be_embedded_blocks_no_other_and_is_tried_again_later_and_later(
-    database: Database, meant: tuple[Indexes, list[float]]
+def test_a_failing_item_blocks_no_other_and_is_retried_with_growing_delays(
+    database: Database, dense_indexes: tuple[Indexes, list[float]]
 ) -> None:
-    indexes, now = meant
+    indexes, now = dense_indexes
     write(database, 1, 3)
     write(database, 2, said="poison")
     index = indexes.catch_up()
     (scope,) = _scopes(database)
     assert {hit.id for hit in index.query_dense([1.0, 0.0], [scope], 10)} == {uuid(1), uuid(3)}
-    assert found(index, database, "poison") == {uuid(2)}  # by its words it is found already
+    assert found(index, database, "poison") == {uuid(2)}  # it is found by its words
     report = indexes.verify()
     assert (report.ok, report.pending, report.failing) == (True, 1, 1)
     assert report.problems == {
@@ -425,10 +423,10 @@ def test_an_item_that_cannot_be_embedded_blocks_no_other_and_is_tried_again_late
     assert (indexes.verify().failing, indexes.verify().pending) == (0, 0)
 
 
-def test_a_model_that_is_away_is_not_asked_for_every_item(
-    database: Database, meant: tuple[Indexes, list[float]]
+def test_an_unavailable_model_is_not_called_for_each_item(
+    database: Database, dense_indexes: tuple[Indexes, list[float]]
 ) -> None:
-    indexes, now = meant
+    indexes, now = dense_indexes
     calls = []
 
     def away(texts: Sequence[str]) -> list[list[float]]:
@@ -444,10 +442,10 @@ def test_a_model_that_is_away_is_not_asked_for_every_item(
     assert indexes.verify().pending == 0
 
 
-def test_dense_vectors_are_compared_within_the_scopes_only(
-    database: Database, meant: tuple[Indexes, list[float]]
+def test_dense_vectors_are_compared_only_within_the_scopes(
+    database: Database, dense_indexes: tuple[Indexes, list[float]]
 ) -> None:
-    indexes, _ = meant
+    indexes, _ = dense_indexes
     write(database, 1, 2)
     write(database, 3, said="quartz")
     index = indexes.catch_up()
@@ -458,8 +456,8 @@ def test_dense_vectors_are_compared_within_the_scopes_only(
     assert (index.count(), index.count([scope]), index.count([scope + 1]), index.count([])) == (3, 3, 0, 0)
 
 
-def test_a_space_that_is_retired_is_emptied(database: Database, meant: tuple[Indexes, list[float]]) -> None:
-    indexes, _ = meant
+def test_a_retired_space_is_emptied(database: Database, dense_indexes: tuple[Indexes, list[float]]) -> None:
+    indexes, _ = dense_indexes
     write(database, 1)
     space = indexes.active()
     name = indexes.catch_up().id
@@ -477,7 +475,7 @@ def _scopes(database: Database) -> list[int]:
 
 
 def test_writers_wait_while_the_set_of_spaces_changes(database: Database) -> None:
-    """An item written beside a new space reaches it: by its writer, or by who adds the space."""
+    """An item written concurrently with a new space is queued for it: by its writer, or with the new space."""
     from agentkit_memory.store.outbox import backfill, hold_spaces
 
     barrier = threading.Barrier(3)

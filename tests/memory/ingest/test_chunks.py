@@ -1,4 +1,4 @@
-"""Passages follow the structure of a text and say exactly where they stand in it."""
+"""Chunks follow the structure of a text and have their exact place in it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def cut(text: str, *, markdown: bool = True) -> list[Chunk]:
 
 
 @given(TEXTS, st.booleans())
-def test_chunks_cover_the_text_but_for_blank_space(text: str, markdown: bool) -> None:
+def test_chunks_cover_the_text_except_blank_space(text: str, markdown: bool) -> None:
     end = 0
     for number, chunk in enumerate(cut(text, markdown=markdown)):
         assert chunk.position == number
@@ -59,13 +59,13 @@ def test_chunks_cover_the_text_but_for_blank_space(text: str, markdown: bool) ->
 
 
 @given(TEXTS)
-def test_no_chunk_is_much_too_long(text: str) -> None:
+def test_no_chunk_is_much_longer_than_the_limit(text: str) -> None:
     for chunk in cut(text):
         headings = sum(len(line) + 1 for line in chunk.text.split("\n") if line.startswith(("#", "Under", "=", "-")))
         assert len(chunk.text.encode()) <= 3 * CHUNK_BYTES + headings
 
 
-def test_every_chunk_names_the_headings_above_it() -> None:
+def test_each_chunk_has_the_headings_above_it() -> None:
     text = "intro\n\n# Guide\nfirst\n## Install ##\nrun it\n\nTitle\n===\nother\n\nSub\n---\nmore\n"
     assert [(chunk.title, chunk.line) for chunk in cut(text)] == [
         ("", 1),
@@ -76,11 +76,11 @@ def test_every_chunk_names_the_headings_above_it() -> None:
     ]
 
 
-def test_a_heading_stays_with_what_it_announces() -> None:
+def test_a_heading_stays_with_its_text() -> None:
     assert [chunk.text for chunk in cut("# A\n\n## B\n\nbody\n\n# C\n")] == ["# A\n\n## B\n\nbody", "# C"]
 
 
-def test_what_looks_like_a_heading_is_none_in_code_front_matter_or_plain_text() -> None:
+def test_code_front_matter_and_plain_text_contain_no_headings() -> None:
     code = "```sh\n# not a heading\n```\n\nafter\n"
     assert [chunk.title for chunk in cut(code)] == [""]
     assert [chunk.title for chunk in cut("---\ntitle: x\n# no heading\n---\n# Real\nbody\n")] == ["x > Real"]
@@ -92,7 +92,7 @@ def test_what_looks_like_a_heading_is_none_in_code_front_matter_or_plain_text() 
     ("opening", "size", "is_front_matter"),
     [(4, 10_000, True), (4, 10_001, False), (999, 10_000, True), (1_000, 10_000, False)],
 )
-def test_front_matter_is_a_text_of_some_length_behind_a_rule(opening: int, size: int, is_front_matter: bool) -> None:
+def test_front_matter_is_a_text_of_limited_length_after_a_rule(opening: int, size: int, is_front_matter: bool) -> None:
     rule = f"{'---':{opening - 1}}\n"
     lines = "# comment\n" + f"{'x' * 99}\n" * ((size - opening) // 100 - 1)
     lines += "y" * (size - opening - len(lines) - 1) + "\n"
@@ -108,7 +108,7 @@ def test_front_matter_with_an_invalid_value_is_text() -> None:
         assert chunk.text.endswith("body"), value
 
 
-def test_a_rule_after_a_paragraph_of_several_lines_is_no_heading() -> None:
+def test_a_rule_after_a_paragraph_of_several_lines_is_not_a_heading() -> None:
     assert [chunk.title for chunk in cut("one\ntwo\n---\nthree\n")] == [""]
 
 
@@ -118,7 +118,7 @@ def test_small_paragraphs_share_a_chunk_and_large_ones_do_not() -> None:
     assert [chunk.text.count("word") for chunk in chunks] == [200, 200, 100]
 
 
-def test_a_code_block_is_kept_whole_where_it_fits() -> None:
+def test_a_code_block_that_fits_is_one_chunk() -> None:
     code = "```\n" + "line = 1\n" * 250 + "```"
     assert code in [chunk.text for chunk in cut(f"before\n\n{code}\n\nafter\n")]
     assert len(cut("```\n" + "line = 1\n" * 1000 + "```")) > 3
@@ -131,27 +131,27 @@ def test_a_long_paragraph_is_cut_between_sentences() -> None:
 
 
 @for_cases("text", ["x" * 5000, "中" * 5000, "\N{CAT FACE}" * 2000])
-def test_a_text_without_spaces_is_cut_where_it_must_be(text: str) -> None:
+def test_a_text_without_spaces_is_cut_at_the_limit(text: str) -> None:
     chunks = cut(text)
     assert "".join(chunk.text for chunk in chunks) == text
     assert max(len(chunk.text.encode()) for chunk in chunks) <= CHUNK_BYTES
 
 
-def test_a_fence_that_is_never_closed_does_not_lose_the_rest() -> None:
+def test_an_unclosed_fence_does_not_lose_the_rest() -> None:
     assert cut("a\n\n```\nb\n\nc")[-1].text.endswith("c")
 
 
 @for_cases("text", ["# " + " " * 100_000 + "x", "#" * 100_000, "`" * 100_000, "- " * 50_000, "\n" * 100_000])
-def test_lines_made_to_be_slow_are_not(text: str) -> None:
+def test_hostile_lines_are_not_slow(text: str) -> None:
     assert "".join("".join(chunk.text for chunk in cut(text)).split()) == "".join(text.split())
 
 
-def test_headings_without_end_are_cut_too() -> None:
+def test_very_long_headings_are_cut() -> None:
     assert max(len(chunk.text) for chunk in cut("# heading\n" * 5000)) <= 2 * CHUNK_BYTES
 
 
 @given(TEXTS, st.booleans(), st.lists(st.integers(0, 3000), max_size=8))
-def test_how_a_text_is_read_in_pieces_makes_no_difference(text: str, markdown: bool, cuts: list[int]) -> None:
+def test_chunks_do_not_depend_on_the_pieces_of_the_read(text: str, markdown: bool, cuts: list[int]) -> None:
     places = [0, *sorted(min(place, len(text)) for place in cuts), len(text)]
     pieces = [text[start:end] for start, end in pairwise(places)]
     blocks = list(text_blocks(pieces, markdown=markdown))
@@ -175,7 +175,7 @@ def test_a_long_list_is_cut_between_its_items() -> None:
     assert all(chunk.text.startswith("- item") and chunk.text.endswith("of it") for chunk in chunks)
 
 
-def test_a_table_is_whole_where_it_fits_and_else_cut_between_rows() -> None:
+def test_a_table_is_one_chunk_or_cut_between_rows() -> None:
     row = "| " + " | ".join(["some cell"] * 4) + " |\n"
     assert row.strip() * 1 in cut(row * 60)[0].text and len(cut(row * 60)) == 1
     for chunk in cut(row * 500):
@@ -188,7 +188,7 @@ def test_long_code_is_cut_at_its_blank_lines() -> None:
         assert chunk.text.startswith("def f")
 
 
-def test_a_page_begins_anew_and_what_is_apart_is_no_neighbour() -> None:
+def test_a_page_starts_new_positions_and_separate_sections_are_not_neighbours() -> None:
     parts = [SectionStart('{"page": 1}', "T"), Block("one\n"), SectionStart('{"page": 2}', "T"), Block("two\n")]
     assert [(c.position, c.start, c.title, c.meta) for c in chunk_blocks(parts)] == [
         (0, 0, "T", '{"page": 1}'),
@@ -203,7 +203,7 @@ def test_a_page_begins_anew_and_what_is_apart_is_no_neighbour() -> None:
     assert [(c.position, c.line) for c in chunk_blocks(apart)] == [(0, 3), (2, 9)]
 
 
-def test_a_heading_without_end_does_not_fill_every_title() -> None:
+def test_a_very_long_heading_is_cut_in_titles() -> None:
     (chunk,) = cut("# " + "w" * 900 + "\nbody")
     assert len(chunk.title) == MAX_TITLE
 

@@ -1,4 +1,4 @@
-"""A damaged row of a document is written anew when its file is ingested again, and ends the ingestion of no other."""
+"""Damaged rows of documents: ingesting the file repairs them, and other files are ingested."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def found(memory: Memory) -> set[str]:
 @pytest.mark.parametrize(
     ("damage", "is_changed"), spread([(damage, number % 2 == 1) for number, damage in enumerate(CASES)], 2)
 )
-def test_a_damaged_document_is_written_anew_from_its_file(
+def test_a_damaged_document_is_written_again_from_its_file(
     home: Path, docs: Path, damage: str, is_changed: bool
 ) -> None:
     for name in ("a", "b", "c"):
@@ -56,7 +56,7 @@ def test_a_damaged_document_is_written_anew_from_its_file(
         assert found(memory) == {f"zebra a{end}", f"zebra c{end}"}
 
 
-def test_a_long_document_goes_on_from_a_generation_behind_which_is_none(home: Path, docs: Path) -> None:
+def test_a_long_document_replaces_the_last_possible_generation(home: Path, docs: Path) -> None:
     file = docs / "long.md"
     for last in ("quartz", "harbor"):
         file.write_text("\n\n".join([*(f"# {number}\n{number}" for number in range(2_100)), f"# Last\n{last}"]))
@@ -66,7 +66,7 @@ def test_a_long_document_goes_on_from_a_generation_behind_which_is_none(home: Pa
         alter(home, "UPDATE documents SET generation = 9223372036854775807")
 
 
-def test_a_damaged_given_document_can_be_added_again(home: Path) -> None:
+def test_a_damaged_document_without_a_file_can_be_added_again(home: Path) -> None:
     with Memory(home) as memory:
         memory.documents.add("zebra", source="a.md")
     for damage in (*CASES, "source = 'x'"):
@@ -77,7 +77,7 @@ def test_a_damaged_given_document_can_be_added_again(home: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [f"id = {NO_UTF_8}", "id = x'ff'"])
-def test_a_damaged_chunk_is_an_error_of_its_file_at_most(home: Path, docs: Path, damage: str) -> None:
+def test_a_damaged_chunk_is_at_most_an_error_of_its_file(home: Path, docs: Path, damage: str) -> None:
     for name in ("a", "b", "c"):
         (docs / f"{name}.md").write_text(f"zebra {name}")
     with Memory(home) as memory:
@@ -95,7 +95,7 @@ def test_a_damaged_chunk_is_an_error_of_its_file_at_most(home: Path, docs: Path,
         assert found(memory) == {"zebra c again"}
 
 
-def test_a_generation_behind_which_is_none_is_written_anew_in_both_databases(either: Memory, docs: Path) -> None:
+def test_the_last_possible_generation_is_replaced_in_both_databases(either: Memory, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     either.ingest(docs)
     StoreProbe(either).execute("UPDATE documents SET generation = 2147483647")

@@ -1,4 +1,4 @@
-"""Documents that are given: added, listed, shown and forgotten by their source; files that are gone are forgotten."""
+"""Documents without files: added, listed, shown and forgotten by their source; missing files are forgotten."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_text_is_recalled_listed_and_forgotten_by_its_source(either: Memory) -
     assert either.admin.verify().points == 0
 
 
-def test_the_same_again_changes_nothing_and_other_content_replaces_it(memory: Memory) -> None:
+def test_equal_content_changes_nothing_and_other_content_replaces_it(memory: Memory) -> None:
     first = memory.documents.add("Green tea is hot.", source="tea")
     memory.worker().drain()
     assert memory.documents.add("Green tea is hot.", source="tea") == first
@@ -68,12 +68,12 @@ def test_a_document_keeps_its_source_title_and_metadata(memory: Memory) -> None:
     assert (found.metadata["a"], found.metadata["b"]) == (1, 2)
 
 
-def test_a_title_is_stored_without_characters_that_no_database_stores(memory: Memory) -> None:
+def test_a_title_is_stored_without_characters_that_a_database_refuses(memory: Memory) -> None:
     memory.documents.add(Document("Green tea.", source="wiki", title="a\0b\ud800"))
     assert [chunk.title for chunk in memory.documents.chunks("wiki")] == ["a\ufffdb\ufffd"]
 
 
-def test_a_document_that_is_forgotten_while_it_is_added_is_an_error(memory: Memory) -> None:
+def test_a_document_that_is_forgotten_during_its_addition_is_an_error(memory: Memory) -> None:
     added = Event()
 
     def forget() -> None:
@@ -98,7 +98,7 @@ def test_documents_of_another_scope_are_not_seen(memory: Memory) -> None:
     assert not bob.documents.forget("tea") and len(ada.recall("tea")) == 1
 
 
-def test_a_long_document_is_given_and_paged(memory: Memory) -> None:
+def test_a_long_document_is_added_and_read_in_pages(memory: Memory) -> None:
     text = "\n\n".join(f"Paragraph {number} is about subject {number}. " * 20 for number in range(2100))
     added = memory.documents.add(text, source="long")
     assert added.chunks == 2100
@@ -127,7 +127,7 @@ def test_a_long_document_is_given_and_paged(memory: Memory) -> None:
         ("a\ud800b", {"source": "a"}, ["not UTF-8 text"]),
     ],
 )
-def test_what_cannot_be_added_names_every_problem_and_changes_nothing(
+def test_the_error_of_an_invalid_document_names_each_problem_and_changes_nothing(
     memory: Memory, content: Any, options: dict[str, Any], problems: list[str]
 ) -> None:
     with pytest.raises(IngestError) as raised:
@@ -154,7 +154,7 @@ def test_an_ingested_file_is_listed_and_forgotten(memory: Memory, docs: Path) ->
     assert memory.ingest(docs).added == (listed.source,)
 
 
-def test_a_named_file_that_is_gone_is_forgotten_when_it_is_named_again(either: Memory, docs: Path) -> None:
+def test_ingesting_a_missing_file_by_name_forgets_it(either: Memory, docs: Path) -> None:
     file, other = docs / "a.md", docs / "b.md"
     file.write_text("Green tea.")
     other.write_text("Black tea.")
@@ -163,12 +163,12 @@ def test_a_named_file_that_is_gone_is_forgotten_when_it_is_named_again(either: M
     report = either.ingest([file, other])
     assert (report.removed, report.errors, report.unchanged) == ((str(file),), (), (str(other),))
     assert [found.text for found in either.recall("tea")] == ["Black tea."]
-    with pytest.raises(IngestError) as caught:  # there is nothing to forget any more
+    with pytest.raises(IngestError) as caught:  # the file is already forgotten
         either.ingest(file)
     assert caught.value.source == str(file)
 
 
-def test_a_named_folder_that_is_gone_is_forgotten(memory: Memory, docs: Path) -> None:
+def test_ingesting_a_missing_folder_by_name_forgets_its_files(memory: Memory, docs: Path) -> None:
     (docs / "sub").mkdir()
     (docs / "sub" / "a.md").write_text("Green tea.")
     (docs / "b.md").write_text("Black tea.")

@@ -1,4 +1,4 @@
-"""Images are items by their alt text, and by their pixels where the embedder reads both; prompts show them."""
+"""Images as items: by their alt text, and by their pixels if the embedder reads both; prompts show them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def png(colour: tuple[int, int, int], size: int = 4) -> bytes:
 
 
 class Colours:
-    """Puts an image at the mean of its pixels, and a text at the mean of the colours that it names."""
+    """Embedder with the mean of the pixels of an image, and the mean of the colours in a text."""
 
     model = "colours"
 
@@ -70,7 +70,7 @@ def test_an_image_is_found_by_its_alt_text_and_shown_as_media(either: Memory) ->
     assert (stored.chunks, stored.metadata) == (1, {"year": 2024})
     again = image(RED, "A bicycle leaning against a door", source="bike.png", metadata={"year": 2024})
     assert either.documents.add(again) == stored
-    for _ in range(2):  # as it waits for the index, and from it
+    for _ in range(2):  # while it waits for the index, and from the index
         (found,) = either.recall("bicycle at the door", limit=1).documents
         assert (found.text, found.source) == ("A bicycle leaning against a door", "bike.png")
         assert found.image is not None and (found.image.read(), found.image.mime) == (png(RED), "image/png")
@@ -88,7 +88,7 @@ def test_an_image_is_found_by_its_alt_text_and_shown_as_media(either: Memory) ->
     assert either.documents.forget("bike.png") and count(either, "images") == 0
 
 
-def test_an_agent_sends_what_it_recalls_and_its_journal_keeps_it(memory: Memory) -> None:
+def test_an_agent_sends_a_recalled_image_and_its_journal_can_be_resumed(memory: Memory) -> None:
     memory.documents.add(image(BLUE, "The blue door of the workshop"), source="door.png")
     agent = Agent(ScriptedModel(["It is blue."]), memory=memory)
     result = agent.run_sync("Which colour is the door of the workshop?")
@@ -116,7 +116,7 @@ def test_images_without_a_source_are_named_by_their_content(memory: Memory, tmp_
         memory.documents.add(Document("a photo", image=Image(tmp_path / "missing.png")))
 
 
-def test_one_space_holds_images_and_texts(home: Path) -> None:
+def test_one_space_contains_images_and_texts(home: Path) -> None:
     with Memory(home, embedder=Colours()) as memory:
         for number, colour in enumerate((RED, GREEN, BLUE)):
             memory.documents.add(image(colour, f"holiday photo {number}"), source=f"{number}.png")
@@ -164,7 +164,7 @@ def test_with_an_embedder_of_texts_an_image_has_the_vector_of_its_alt_text(home:
         assert memory.admin.verify().ok
 
 
-def test_an_image_that_cannot_be_embedded_is_found_by_words_and_keeps_no_other_back(home: Path) -> None:
+def test_an_image_that_cannot_be_embedded_is_found_by_words_and_blocks_no_other(home: Path) -> None:
     with Memory(home, embedder=Broken()) as memory:
         for name, colour in COLOURS.items():
             memory.documents.add(image(colour, f"photo of {name} paint"), source=f"{name}.png")
@@ -175,7 +175,7 @@ def test_an_image_that_cannot_be_embedded_is_found_by_words_and_keeps_no_other_b
         assert "green.png" in [each.source for each in memory.recall("green paint", limit=2).documents]
 
 
-def test_copies_of_an_image_do_not_crowd_out_others(memory: Memory) -> None:
+def test_copies_of_an_image_do_not_displace_other_images(memory: Memory) -> None:
     for number in range(40):
         memory.documents.add(image(RED, f"photo of the harbour {number}"), source=f"{number}.png")
     memory.documents.add(image(BLUE, "photo of the harbour"), source="blue.png")
@@ -204,7 +204,7 @@ def test_images_of_a_folder_are_stored_with_the_alt_texts_that_a_function_return
     for name, colour in COLOURS.items():
         (docs / f"{name}.png").write_bytes(png(colour))
     (docs / "a.md").write_text("Paint dries slowly.")
-    assert len(either.ingest(docs).added) == 1  # without alt texts, images are left out
+    assert len(either.ingest(docs).added) == 1  # without alt texts, images are omitted
     alts = {"red.png": "crimson paint", "green.png": "emerald paint"}
     options = IngestOptions(alt_text=lambda path: alts.get(path.name))
     report = either.ingest(docs, options=options)
@@ -269,7 +269,7 @@ def test_an_image_that_cannot_be_stored_is_refused(memory: Memory, content: Any,
         IngestOptions(alt_text="x")  # type: ignore[arg-type]
 
 
-def test_an_address_is_kept_as_it_is_and_a_document_may_become_an_image_and_text_again(memory: Memory) -> None:
+def test_a_url_is_stored_unchanged_and_a_document_can_become_an_image_and_a_text(memory: Memory) -> None:
     address = "https://example.org/door.png"
     memory.documents.add(Document("The door", image=Image(address)), source="door")
     (found,) = memory.recall("door").documents

@@ -1,4 +1,4 @@
-"""Files to chunks: unchanged ones skipped, changed ones replaced, bad ones reported and the rest goes on."""
+"""Ingestion of files: unchanged files are skipped, changed files replaced, invalid files reported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.raising import raises
 
 
 def texts(memory: Memory) -> dict[str, list[str]]:
-    """Return all chunks that are stored, also of documents that are not complete, by source."""
+    """Return all stored chunks, also of incomplete documents, by source."""
     found: dict[str, list[str]] = {}
     rows = StoreProbe(memory).rows(
         "SELECT d.source, i.text FROM items i JOIN documents d ON d.id = i.document_id ORDER BY 1, i.position"
@@ -42,7 +42,7 @@ def outbox(memory: Memory) -> list[tuple[int, int]]:
     return [(want, have) for want, have in StoreProbe(memory).rows("SELECT want, have FROM vector_state")]
 
 
-def test_a_folder_is_read_in_order_without_what_is_hidden_or_no_text(memory: Memory, docs: Path) -> None:
+def test_a_folder_is_read_in_order_without_hidden_and_binary_files(memory: Memory, docs: Path) -> None:
     (docs / "b.txt").write_text("beta")
     (docs / "a.md").write_text("# Alpha\nalpha")
     (docs / "image.png").write_bytes(b"\x89PNG\0")
@@ -62,7 +62,7 @@ def test_a_folder_is_read_in_order_without_what_is_hidden_or_no_text(memory: Mem
     ]
 
 
-def test_a_named_file_is_read_whatever_its_ending_and_only_once(memory: Memory, docs: Path) -> None:
+def test_a_named_file_is_read_once_with_any_suffix(memory: Memory, docs: Path) -> None:
     script = docs / "run.py"
     script.write_text("# a comment, not a heading\nprint('zebra')\n")
     link = docs / "link.md"
@@ -72,7 +72,7 @@ def test_a_named_file_is_read_whatever_its_ending_and_only_once(memory: Memory, 
     assert memory.recall("zebra")[0].title == ""
 
 
-def test_what_is_unchanged_is_passed_over_and_what_changed_is_replaced(either: Memory, docs: Path) -> None:
+def test_unchanged_files_are_skipped_and_changed_files_are_replaced(either: Memory, docs: Path) -> None:
     file = docs / "a.md"
     file.write_text("# One\nzebra\n\n# Two\nviolin\n")
     first = either.ingest(docs)
@@ -84,7 +84,7 @@ def test_what_is_unchanged_is_passed_over_and_what_changed_is_replaced(either: M
     assert (report.changed, report.added, report.chunks) == (first.added, (), 3)
     assert either.recall("violin") == ()
     (zebra,) = either.recall("zebra")
-    assert zebra.id == ids["# One\nzebra"]  # it says the same, so it is the same
+    assert zebra.id == ids["# One\nzebra"]  # an equal text keeps its id
     assert (zebra.position, zebra.metadata["line"]) == (1, 4)
     assert file.read_text()[zebra.metadata["start"] : zebra.metadata["end"]] == zebra.text
 
@@ -98,14 +98,14 @@ def test_a_chunk_that_is_removed_and_returns_is_found_again(either: Memory, docs
     assert outbox(either) == [(1, 1)]
 
 
-def test_the_same_words_twice_in_a_document_are_two_chunks(memory: Memory, docs: Path) -> None:
+def test_equal_texts_in_a_document_are_two_chunks(memory: Memory, docs: Path) -> None:
     (docs / "a.md").write_text("# Same\nzebra\n\n# Same\nzebra\n")
     assert memory.ingest(docs).chunks == 2
     assert len(texts(memory)["a.md"]) == 2
-    assert len(memory.recall("zebra")) == 1  # but it is recalled once
+    assert len(memory.recall("zebra")) == 1  # but the text is recalled once
 
 
-def test_a_file_that_is_gone_from_its_folder_is_forgotten(either: Memory, docs: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_missing_in_its_folder_is_forgotten(either: Memory, docs: Path, tmp_path: Path) -> None:
     beside = tmp_path / "docs-2.txt"
     beside.write_text("zebra beside")
     named = docs / "named.py"
@@ -120,7 +120,7 @@ def test_a_file_that_is_gone_from_its_folder_is_forgotten(either: Memory, docs: 
     assert {found.text for found in either.recall("zebra")} == {"zebra here", "zebra named", "zebra beside"}
 
 
-def test_what_became_a_folder_or_moved_to_where_nobody_looks_is_forgotten(either: Memory, docs: Path) -> None:
+def test_a_file_that_became_a_folder_or_moved_to_a_skipped_folder_is_forgotten(either: Memory, docs: Path) -> None:
     for name in ("a.md", "b.md", "c.md", "d.md"):
         (docs / name).write_text(f"zebra {name}")
     either.ingest(docs)
@@ -140,7 +140,7 @@ def test_what_became_a_folder_or_moved_to_where_nobody_looks_is_forgotten(either
     assert [str(Path(name).relative_to(docs)) for name in (*report.added, *report.removed)] == ["a.md", "a.md/new.md"]
 
 
-def test_a_link_is_a_file_of_its_folder_and_goes_with_it(memory: Memory, docs: Path) -> None:
+def test_a_link_is_a_file_of_its_folder_and_is_forgotten_with_it(memory: Memory, docs: Path) -> None:
     (docs / "x.bin").write_text("zebra elsewhere")
     (docs / "y.bin").write_text("violin elsewhere")
     link = docs / "link.md"
@@ -156,11 +156,11 @@ def test_a_link_is_a_file_of_its_folder_and_goes_with_it(memory: Memory, docs: P
     link.unlink()
     link.symlink_to(docs / "nothing.md")
     report = memory.ingest(docs)
-    assert (report.removed, len(report.errors)) == ((str(link),), 1)  # it leads to nothing, which is reported too
+    assert (report.removed, len(report.errors)) == ((str(link),), 1)  # the target is missing, which is reported
     assert "link.md" not in texts(memory)
 
 
-def test_a_link_that_leads_out_of_its_folder_is_not_stored(memory: Memory, docs: Path, tmp_path: Path) -> None:
+def test_a_link_to_a_target_outside_of_its_folder_is_not_stored(memory: Memory, docs: Path, tmp_path: Path) -> None:
     out = tmp_path / f"{docs.name}-beside"
     out.mkdir()
     (out / "x.md").write_text("zebra elsewhere")
@@ -180,11 +180,11 @@ def test_a_link_that_leads_out_of_its_folder_is_not_stored(memory: Memory, docs:
         assert all("is a link that leads out of" in str(error) for error in report.errors)
         assert set(texts(memory)) == {"a.md"}
     named = docs / "absolute.txt"
-    assert memory.ingest(named).added == (str(named),)  # the user chose it
+    assert memory.ingest(named).added == (str(named),)  # the user named it
     assert [found.source for found in memory.recall("zebra")] == [str(named)]
 
 
-def test_a_file_that_became_a_link_out_of_its_folder_is_removed(memory: Memory, docs: Path, tmp_path: Path) -> None:
+def test_a_file_that_became_a_link_to_the_outside_is_removed(memory: Memory, docs: Path, tmp_path: Path) -> None:
     (tmp_path / "x.md").write_text("zebra elsewhere")
     link = docs / "a.md"
     link.write_text("zebra here")
@@ -196,9 +196,7 @@ def test_a_file_that_became_a_link_out_of_its_folder_is_removed(memory: Memory, 
     assert memory.recall("zebra") == ()
 
 
-def test_what_is_found_by_another_way_now_is_not_kept_under_its_old_one(
-    memory: Memory, docs: Path, tmp_path: Path
-) -> None:
+def test_a_file_with_a_new_path_is_removed_under_its_old_path(memory: Memory, docs: Path, tmp_path: Path) -> None:
     (docs / "sub").mkdir()
     (docs / "sub" / "a.md").write_text("zebra below")
     (docs / "b.md").write_text("zebra above")
@@ -213,7 +211,7 @@ def test_what_is_found_by_another_way_now_is_not_kept_under_its_old_one(
     assert texts(memory) == {"b.md": ["zebra above"]}
 
 
-def test_folders_whose_names_differ_in_case_are_two_where_the_disk_says_so(either: Memory, tmp_path: Path) -> None:
+def test_folders_that_differ_in_case_are_separate_on_a_case_sensitive_disk(either: Memory, tmp_path: Path) -> None:
     upper, lower = tmp_path / "X", tmp_path / "x"
     upper.mkdir()
     if lower.exists():
@@ -228,7 +226,7 @@ def test_folders_whose_names_differ_in_case_are_two_where_the_disk_says_so(eithe
     assert [found.text for found in either.recall("zebra")] == ["zebra down"]
 
 
-def test_folders_whose_names_differ_in_case_are_one_where_the_disk_says_so(
+def test_folders_that_differ_in_case_are_one_if_the_disk_reports_the_same_folder(
     either: Memory, database: Database, docs: Path
 ) -> None:
     (docs / "a.md").write_text("zebra")
@@ -266,7 +264,9 @@ def test_a_file_belongs_to_the_scope_it_was_ingested_in(memory: Memory, docs: Pa
         (b"\xff\xfea\x00\x00\x00", "contains NUL characters; pass a text file"),
     ],
 )
-def test_a_bad_file_is_reported_and_the_others_go_on(memory: Memory, docs: Path, content: bytes, said: str) -> None:
+def test_an_invalid_file_is_reported_and_the_others_are_ingested(
+    memory: Memory, docs: Path, content: bytes, said: str
+) -> None:
     (docs / "a.md").write_text("alpha")
     (docs / "bad.md").write_bytes(b"old zebra")
     (docs / "c.md").write_text("gamma")
@@ -278,10 +278,10 @@ def test_a_bad_file_is_reported_and_the_others_go_on(memory: Memory, docs: Path,
     assert error.source == str(docs / "bad.md")
     assert str(error).startswith(f"{docs / 'bad.md'}: {said}")
     assert (len(report.unchanged), len(report.changed)) == (1, 1)
-    assert [found.text for found in memory.recall("zebra")] == ["old zebra"]  # what was stored before is kept
+    assert [found.text for found in memory.recall("zebra")] == ["old zebra"]  # the stored text is kept
 
 
-def test_what_is_missing_or_special_is_reported(memory: Memory, docs: Path) -> None:
+def test_missing_and_special_files_are_reported(memory: Memory, docs: Path) -> None:
     os.mkfifo(docs / "pipe.md")
     (docs / "loop.md").symlink_to(docs / "loop.md")
     (docs / "good.md").write_text("zebra")
@@ -295,7 +295,7 @@ def test_what_is_missing_or_special_is_reported(memory: Memory, docs: Path) -> N
     assert len(memory.recall("zebra")) == 1
 
 
-def test_paths_of_which_none_exists_are_an_error(memory: Memory, docs: Path) -> None:
+def test_only_missing_paths_are_an_error(memory: Memory, docs: Path) -> None:
     named: list[tuple[Any, list[str]]] = [
         (docs / "none", ["none"]),
         (str(docs / "none.md"), ["none.md"]),
@@ -312,7 +312,7 @@ def test_paths_of_which_none_exists_are_an_error(memory: Memory, docs: Path) -> 
 
 
 @pytest.mark.skipif(os.name != "posix", reason="file permissions are POSIX's")
-def test_what_may_not_be_read_is_reported_and_not_forgotten(memory: Memory, docs: Path) -> None:
+def test_unreadable_files_are_reported_and_not_forgotten(memory: Memory, docs: Path) -> None:
     locked = docs / "locked"
     locked.mkdir()
     (locked / "a.md").write_text("zebra inside")
@@ -341,7 +341,7 @@ def test_what_may_not_be_read_is_reported_and_not_forgotten(memory: Memory, docs
 
 
 @pytest.mark.skipif(os.name != "posix", reason="file permissions are POSIX's")
-def test_a_named_file_in_a_folder_that_may_not_be_entered_is_one_error_of_the_report(
+def test_a_named_file_in_an_inaccessible_folder_is_one_error_of_the_report(
     memory: Memory, tmp_path: Path, docs: Path
 ) -> None:
     (docs / "closed").mkdir()
@@ -352,7 +352,7 @@ def test_a_named_file_in_a_folder_that_may_not_be_entered_is_one_error_of_the_re
         if path.stat().st_uid == os.geteuid() and path != Path("/"):
             path.chmod(path.stat().st_mode | 0o555)
     root = os.geteuid() == 0
-    if root:  # permissions do not bind root: the process is somebody else for a while
+    if root:  # permissions do not apply to root: the process runs as another user for a while
         for path in (memory_home := tmp_path / "store", *memory_home.rglob("*")):
             os.chown(path, 65534, -1)
     (docs / "closed").chmod(0)
@@ -369,7 +369,7 @@ def test_a_named_file_in_a_folder_that_may_not_be_entered_is_one_error_of_the_re
     assert memory.ingest(docs).added == (str(docs / "closed/a.md"),)
 
 
-def test_a_file_name_that_is_no_text_can_be_stored(either: Memory, docs: Path) -> None:
+def test_a_file_name_that_is_not_text_can_be_stored(either: Memory, docs: Path) -> None:
     name = os.fsencode(docs) + b"/caf\xe9.md"
     Path(os.fsdecode(name)).write_text("zebra")
     report = either.ingest(docs)
@@ -379,10 +379,8 @@ def test_a_file_name_that_is_no_text_can_be_stored(either: Memory, docs: Path) -
     assert either.ingest(docs).removed == (f"{docs}/caf\\xe9.md",)
 
 
-def test_a_path_that_no_index_takes_is_one_error_and_the_longest_that_one_takes_is_stored(
-    either: Memory, docs: Path
-) -> None:
-    draw = random.Random(1)  # what can be compressed takes less
+def test_a_path_above_the_limit_is_one_error_and_the_longest_path_is_stored(either: Memory, docs: Path) -> None:
+    draw = random.Random(1)  # compressible text would be shorter
 
     def named(length: int) -> Path:
         folder = docs
@@ -405,7 +403,7 @@ def test_a_path_that_no_index_takes_is_one_error_and_the_longest_that_one_takes_
     assert either.ingest(docs).removed == (str(longest),)
 
 
-def test_byte_order_marks_are_no_text(memory: Memory, docs: Path) -> None:
+def test_byte_order_marks_are_removed(memory: Memory, docs: Path) -> None:
     (docs / "a.md").write_bytes("\ufeff# Título\nzebra".encode())
     (docs / "b.md").write_bytes("# Ünï\nviolin".encode("utf-16"))
     memory.ingest(docs)
@@ -413,7 +411,7 @@ def test_byte_order_marks_are_no_text(memory: Memory, docs: Path) -> None:
     assert memory.recall("violin")[0].title == "Ünï"
 
 
-def test_an_interrupted_ingestion_keeps_what_it_had_and_goes_on_later(memory: Memory, docs: Path) -> None:
+def test_an_interrupted_ingestion_keeps_its_files_and_continues_later(memory: Memory, docs: Path) -> None:
     for number in range(4):
         (docs / f"{number}.md").write_text(f"zebra {number}")
 
@@ -428,7 +426,7 @@ def test_an_interrupted_ingestion_keeps_what_it_had_and_goes_on_later(memory: Me
     assert (len(report.unchanged), len(report.added)) == (2, 2)
 
 
-def test_a_large_ingestion_is_indexed_as_it_goes(memory: Memory, docs: Path) -> None:
+def test_a_large_ingestion_is_indexed_in_parts(memory: Memory, docs: Path) -> None:
     for number in range(3):
         (docs / f"{number}.md").write_text("".join(f"# {number} {part}\nzebra\n" for part in range(1200)))
     held: list[int] = []
@@ -437,7 +435,7 @@ def test_a_large_ingestion_is_indexed_as_it_goes(memory: Memory, docs: Path) -> 
     assert StoreProbe(memory).index.count() == 3600
 
 
-def test_what_cannot_be_read_of_a_text_is_replaced_where_that_is_asked_for(either: Memory, docs: Path) -> None:
+def test_lenient_ingestion_replaces_undecodable_bytes(either: Memory, docs: Path) -> None:
     (docs / "a.md").write_bytes(b"# Caf\xe9\nzebra \xff\xfe" + b"x" * 300_000 + b"\n\xf0\x9f")
     report = either.ingest(docs, options=IngestOptions(lenient=True))
     assert (len(report.added), report.errors) == (1, ())
@@ -450,11 +448,11 @@ def test_what_cannot_be_read_of_a_text_is_replaced_where_that_is_asked_for(eithe
     assert "is binary" in str(either.ingest(docs, options=IngestOptions(lenient=True)).errors[0])
 
 
-def test_a_file_whose_times_say_it_is_unchanged_is_not_read(home: Path, docs: Path) -> None:
+def test_a_file_with_unchanged_times_is_not_read(home: Path, docs: Path) -> None:
     file = docs / "a.md"
     file.write_text("zebra")
     read: list[int] = []
-    with Memory(home, clock=lambda: time.time() + 60) as memory:  # the file has not changed for a minute then
+    with Memory(home, clock=lambda: time.time() + 60) as memory:  # the last change of the file is a minute ago
         memory.ingest(docs)
 
         def look(progress: IngestProgress) -> None:
@@ -472,7 +470,7 @@ def test_a_file_whose_times_say_it_is_unchanged_is_not_read(home: Path, docs: Pa
             assert memory.ingest(docs, on_progress=look).unchanged
             assert calls == []
             os.utime(file, ns=(1, 1))
-            assert memory.ingest(docs).unchanged  # other times: its content says so
+            assert memory.ingest(docs).unchanged  # other times: its content is unchanged
             assert calls != []
             calls.clear()
             assert memory.ingest(docs).unchanged
@@ -485,9 +483,9 @@ def test_a_file_whose_times_say_it_is_unchanged_is_not_read(home: Path, docs: Pa
             FileStream.pieces = real  # type: ignore[method-assign]
 
 
-def test_a_file_that_was_just_written_is_read_again(memory: Memory, docs: Path) -> None:
+def test_a_recently_written_file_is_read_again(memory: Memory, docs: Path) -> None:
     file = docs / "a.md"
-    for word in ("zebra", "horse", "tiger") * 3:  # of one size, and perhaps in one tick of the clock
+    for word in ("zebra", "horse", "tiger") * 3:  # with the same size, and possibly in the same tick of the clock
         file.write_text(word)
         memory.ingest(docs)
         assert len(memory.recall(word)) == 1
@@ -495,7 +493,7 @@ def test_a_file_that_was_just_written_is_read_again(memory: Memory, docs: Path) 
 
 @pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="memory is measured as Linux and macOS do")
-def test_memory_does_not_grow_with_the_file(docs: Path, home: Path) -> None:
+def test_memory_usage_does_not_grow_with_the_file(docs: Path, home: Path) -> None:
     line, many = docs / "line.txt", docs / "many.md"
     with line.open("w") as file:
         for _ in range(unless_fresh(12, 25)):

@@ -1,4 +1,4 @@
-"""HTML becomes headings, paragraphs, lists, tables and code; what steers a browser is left out."""
+"""HTML as headings, paragraphs, lists, tables and code, without scripts and styles."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def cut(blocks: list[Block]) -> list[Chunk]:
     return list(chunk_blocks(blocks))
 
 
-def test_a_page_falls_into_its_parts(tmp_path: Path) -> None:
+def test_a_page_is_split_into_its_parts(tmp_path: Path) -> None:
     assert [(block.kind, block.text.strip("\n")) for block in read(tmp_path, PAGE)] == [
         ("heading", ""),
         ("text", "Before any heading."),
@@ -66,7 +66,7 @@ def test_a_page_falls_into_its_parts(tmp_path: Path) -> None:
     ]
 
 
-def test_headings_are_the_titles_of_what_stands_below(tmp_path: Path) -> None:
+def test_headings_are_the_titles_of_the_text_below(tmp_path: Path) -> None:
     assert [(chunk.title, chunk.text.split("\n")[-1]) for chunk in cut(read(tmp_path, PAGE))] == [
         ("Tea & more", "Before any heading."),
         ("Tea & more > Tea", "and wet."),
@@ -74,7 +74,7 @@ def test_headings_are_the_titles_of_what_stands_below(tmp_path: Path) -> None:
     ]
 
 
-def test_a_page_is_found_by_what_it_says(memory: Memory, docs: Path) -> None:
+def test_a_page_is_found_by_its_text(memory: Memory, docs: Path) -> None:
     (docs / "tea.html").write_text(PAGE)
     assert memory.ingest(docs).errors == ()
     (found,) = memory.recall("sencha")
@@ -113,11 +113,11 @@ def test_a_page_is_found_by_what_it_says(memory: Memory, docs: Path) -> None:
         (b"<p>(format t ~{~a~}) ~{ab~}", "(format t ~{~a~}) ~{ab~}"),
     ],
 )
-def test_a_page_says_how_it_is_encoded(tmp_path: Path, content: bytes, said: str) -> None:
+def test_a_page_declares_its_encoding(tmp_path: Path, content: bytes, said: str) -> None:
     assert [block.text.strip() for block in read(tmp_path, content)] == [said]
 
 
-def test_bytes_that_are_no_text_are_reported_with_their_place_or_replaced(tmp_path: Path) -> None:
+def test_undecodable_bytes_are_reported_with_their_place_or_replaced(tmp_path: Path) -> None:
     with raises(IngestError, source="page.html", name="utf-8", value=6):
         read(tmp_path, b"<p>caf\xe9</p>")
     with raises(IngestError, source="page.html", name="binary", value=3):
@@ -129,7 +129,7 @@ def test_bytes_that_are_no_text_are_reported_with_their_place_or_replaced(tmp_pa
         assert "the first at 6, became U+FFFD" in str(reading.finish())
 
 
-def test_a_page_without_end_tags_or_with_too_many_is_read_all_the_same(tmp_path: Path) -> None:
+def test_a_page_with_missing_or_extra_end_tags_is_read(tmp_path: Path) -> None:
     assert [b.text.strip() for b in read(tmp_path, "</p></ul></table></pre><li>one<li>two<p>three<h2>four")] == [
         "- one\n- two",
         "three",
@@ -147,7 +147,7 @@ def test_code_in_a_list_keeps_its_lines(tmp_path: Path) -> None:
     ]
 
 
-def test_a_long_paragraph_comes_in_parts_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_long_paragraph_is_split_without_a_loss(tmp_path: Path) -> None:
     words = [f"word{number}" for number in range(5000)]
     blocks = read(tmp_path, f"<p>{' '.join(words)}</p><p>end</p>")
     assert max(len(block.text) for block in blocks) <= 2 * MAX_PART
@@ -157,7 +157,7 @@ def test_a_long_paragraph_comes_in_parts_and_loses_nothing(tmp_path: Path) -> No
     assert max(len(chunk.text) for chunk in chunks) <= CHUNK_BYTES
 
 
-def test_a_heading_without_end_is_text(tmp_path: Path) -> None:
+def test_a_very_long_heading_is_text(tmp_path: Path) -> None:
     blocks = read(tmp_path, f"<h1>{'long ' * 5000}</h1>")
     assert {block.kind for block in blocks} == {"text"}
 
@@ -185,19 +185,19 @@ def test_a_long_table_is_cut_between_its_rows(tmp_path: Path) -> None:
     ),
     ids=["deep", "lists", "tables", "formatting", "brackets", "entities", "attributes", "script"],
 )
-def test_pages_made_to_be_slow_or_deep_end(tmp_path: Path, content: bytes) -> None:
+def test_the_reading_of_slow_or_deep_pages_ends(tmp_path: Path, content: bytes) -> None:
     for chunk in cut(read(tmp_path, content)):
         assert len(chunk.text) <= 4 * CHUNK_BYTES
 
 
 @pytest.mark.parametrize("start", [b"<!--", b'<a href="', b"<"])
-def test_a_tag_or_comment_without_end_is_refused(tmp_path: Path, start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unclosed_tag_or_comment_is_refused(tmp_path: Path, start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_reader, "_MAX_TAG", 1024 * 1024)
     with raises(IngestError, source="page.html", name="tag"):
         read(tmp_path, b"<p>fine</p>" + start + b"x" * 2_000_000)
 
 
-def test_without_the_extra_a_page_is_reported_and_text_goes_on(
+def test_without_the_extra_a_page_is_reported_and_texts_are_ingested(
     memory: Memory, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = builtins.__import__

@@ -1,4 +1,4 @@
-"""JSON lines: every record is a document of its own, with the fields that were named."""
+"""JSON lines: each record is a separate document, with the named fields."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def test_a_record_has_text_title_metadata_and_a_line(either: Memory, docs: Path)
     assert (report.errors, report.chunks) == ((), 2)
     assert stored(either) == [
         (0, 1, "Zoo", "A zebra.", {"year": 1999}),
-        (2, 3, "", "A violin.", {"ok": True}),  # no neighbour of the record before
+        (2, 3, "", "A violin.", {"ok": True}),  # not a neighbour of the previous record
     ]
     assert either.recall("zebra")[0].title == "Zoo"
 
 
-def test_the_fields_can_be_named_also_within_objects(memory: Memory, docs: Path) -> None:
+def test_fields_within_objects_can_be_named(memory: Memory, docs: Path) -> None:
     put(docs, {"q": "Why?", "doc": {"body": "Because.", "name": "N"}, "a.b": 3, "text": "not this"})
     options = IngestOptions(
         record_text=("q", "doc.body"), record_title=("doc.name",), record_metadata=("a.b", "absent")
@@ -47,7 +47,7 @@ def test_the_fields_can_be_named_also_within_objects(memory: Memory, docs: Path)
     assert stored(memory) == [(0, 1, "N", "Why?\n\nBecause.", {"a.b": 3})]
 
 
-def test_options_of_records_that_would_be_ignored_are_refused(memory: Memory, docs: Path) -> None:
+def test_options_of_records_without_an_effect_are_refused(memory: Memory, docs: Path) -> None:
     (docs / "a.csv").write_text("text,year\nzebra,1999\n")
     for options in (
         IngestOptions(record_text=("body",)),
@@ -63,7 +63,7 @@ def test_options_of_records_that_would_be_ignored_are_refused(memory: Memory, do
     assert memory.ingest(docs / "a.csv", options=IngestOptions(record_metadata=None)).unchanged
 
 
-def test_other_fields_mean_that_an_unchanged_file_is_read_anew(memory: Memory, docs: Path) -> None:
+def test_an_unchanged_file_is_read_again_for_other_fields(memory: Memory, docs: Path) -> None:
     put(docs, {"text": "zebra", "body": "violin"})
     memory.ingest(docs, options=IngestOptions(record_text=("text",)))
     assert memory.recall("violin") == ()
@@ -99,7 +99,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("line", "said"), BAD, ids=[said[7:30] for _, said in BAD])
-def test_a_bad_record_is_reported_with_its_line_and_nothing_is_stored(
+def test_an_invalid_record_is_reported_with_its_line_and_nothing_is_stored(
     memory: Memory, docs: Path, line: str, said: str
 ) -> None:
     put(docs, {"text": "zebra"}, line)
@@ -108,14 +108,14 @@ def test_a_bad_record_is_reported_with_its_line_and_nothing_is_stored(
     assert memory.recall("zebra") == ()
 
 
-def test_bad_records_are_reported_at_once_up_to_a_limit(memory: Memory, docs: Path) -> None:
+def test_all_invalid_records_are_reported_up_to_a_limit(memory: Memory, docs: Path) -> None:
     put(docs, *(["no"] * 25))
     (error,) = memory.ingest(docs).errors
     assert [f"line {number} " in str(error) for number in (1, 10, 11)] == [True, True, False]
     assert str(error).endswith("; and 15 more")
 
 
-def test_lenient_ingestion_stores_the_good_records_and_reports_the_skipped(either: Memory, docs: Path) -> None:
+def test_lenient_ingestion_stores_valid_records_and_reports_skipped_records(either: Memory, docs: Path) -> None:
     put(docs, {"text": "zebra"}, "no", {"text": "vio\udc00lin \0 harbor"})
     report = either.ingest(docs, options=IngestOptions(lenient=True))
     assert (report.errors, len(report.added)) == ((), 1)
@@ -123,7 +123,7 @@ def test_lenient_ingestion_stores_the_good_records_and_reports_the_skipped(eithe
     assert [row[3] for row in stored(either)] == ["zebra", "vio\ufffdlin \ufffd harbor"]
 
 
-def test_a_line_that_is_too_long_is_reported_and_not_held(
+def test_a_line_that_is_too_long_is_reported_and_not_kept_in_memory(
     memory: Memory, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(records, "MAX_RECORD", 100_000)

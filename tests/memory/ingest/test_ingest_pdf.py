@@ -1,4 +1,4 @@
-"""PDF by pages, read in a process of its own: what is broken, locked or made to explode ends only that."""
+"""PDF by pages, read in a separate process: corrupt, encrypted or hostile files end only this process."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ pypdf = pytest.importorskip("pypdf", reason="needs the extra `ingest`")
 
 
 def make(pages: Sequence[bytes | str], *, title: str = "", packed: Sequence[int] = (), shared: bool = False) -> bytes:
-    """A PDF whose pages show one line of text each, or have the given content; those in `packed` are compressed.
+    """Make a PDF with a line of text on each page, or with the given contents; the pages in `packed` are compressed.
 
-    If it is `shared`, all show the content of the first.
+    If it is `shared`, all pages show the content of the first page.
     """
     count = len(pages)
     kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(count))
@@ -75,7 +75,7 @@ def refused(memory: Memory, docs: Path, content: bytes) -> str:
     return str(error).removeprefix(f"{docs}/a.pdf: ")
 
 
-def test_every_page_is_a_chunk_with_its_page_number(memory: Memory, docs: Path) -> None:
+def test_each_page_is_a_chunk_with_its_page_number(memory: Memory, docs: Path) -> None:
     (docs / "a.pdf").write_bytes(make(["The zebra is striped", "A violin has strings", ""], title="Nature"))
     report = memory.ingest(docs)
     assert (report.errors, report.chunks) == ((), 2)
@@ -86,7 +86,7 @@ def test_every_page_is_a_chunk_with_its_page_number(memory: Memory, docs: Path) 
     assert places == [(1, 1, 0), (2, 1, 0)]
 
 
-def test_an_unchanged_pdf_is_passed_over_and_a_changed_one_replaced(memory: Memory, docs: Path) -> None:
+def test_an_unchanged_pdf_is_skipped_and_a_changed_pdf_is_replaced(memory: Memory, docs: Path) -> None:
     (docs / "a.pdf").write_bytes(make(["zebra", "violin"]))
     memory.ingest(docs)
     assert len(memory.ingest(docs).unchanged) == 1
@@ -95,13 +95,13 @@ def test_an_unchanged_pdf_is_passed_over_and_a_changed_one_replaced(memory: Memo
     assert [len(memory.recall(word)) for word in ("zebra", "violin", "harbor")] == [1, 0, 1]
 
 
-def test_one_that_opens_without_a_password_is_read(memory: Memory, docs: Path) -> None:
+def test_a_pdf_with_an_empty_password_is_read(memory: Memory, docs: Path) -> None:
     (docs / "a.pdf").write_bytes(locked(""))
     assert memory.ingest(docs).errors == ()
     assert len(memory.recall("zebra")) == 1
 
 
-def test_one_that_asks_for_a_password_is_refused(memory: Memory, docs: Path) -> None:
+def test_a_pdf_with_a_password_is_refused(memory: Memory, docs: Path) -> None:
     assert refused(memory, docs, locked("secret")) == "is encrypted; decrypt it first"
 
 
@@ -117,12 +117,14 @@ def test_one_that_asks_for_a_password_is_refused(memory: Memory, docs: Path) -> 
     ],
     ids=["empty", "text", "zeros", "images", "no pages", "pages of themselves"],
 )
-def test_broken_ones_are_reported_and_the_rest_goes_on(memory: Memory, docs: Path, content: bytes, said: str) -> None:
+def test_corrupt_pdfs_are_reported_and_other_files_are_ingested(
+    memory: Memory, docs: Path, content: bytes, said: str
+) -> None:
     assert refused(memory, docs, content).startswith(said)
 
 
 @pytest.mark.long
-def test_a_page_that_unpacks_to_a_bomb_is_refused_with_its_number(memory: Memory, docs: Path) -> None:
+def test_a_page_that_decompresses_to_a_bomb_is_refused_with_its_number(memory: Memory, docs: Path) -> None:
     bomb = make(["zebra", b" " * 300_000_000, "violin"], packed=[1])
     assert len(bomb) < 1_000_000
     said = refused(memory, docs, bomb)
@@ -131,14 +133,14 @@ def test_a_page_that_unpacks_to_a_bomb_is_refused_with_its_number(memory: Memory
 
 
 @pytest.mark.long
-def test_leniently_the_other_pages_are_stored(memory: Memory, docs: Path) -> None:
+def test_lenient_ingestion_stores_the_other_pages(memory: Memory, docs: Path) -> None:
     (docs / "a.pdf").write_bytes(make(["zebra", b" " * 300_000_000, "violin"], packed=[1]))
     report = memory.ingest(docs, options=IngestOptions(lenient=True))
     assert (len(report.added), report.errors) == (1, ())
     assert "page 2 cannot be read" in str(report.repaired[0])
     assert [len(memory.recall(word)) for word in ("zebra", "violin")] == [1, 1]
     assert memory.ingest(docs, options=IngestOptions(lenient=True)).unchanged
-    assert memory.ingest(docs).errors  # strictly, it is as bad as before
+    assert memory.ingest(docs).errors  # strict ingestion refuses it again
     assert len(memory.recall("violin")) == 1
 
 
@@ -154,7 +156,7 @@ def test_leniently_the_other_pages_are_stored(memory: Memory, docs: Path) -> Non
         ('print(\'["no", "takes too much memory to read"]\')', "takes too much memory to read"),
     ],
 )
-def test_a_reader_that_hangs_or_dies_is_one_file_less(
+def test_a_reader_that_hangs_or_dies_fails_only_its_file(
     memory: Memory, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, said: str
 ) -> None:
     worker = tmp_path / "worker.py"
@@ -165,7 +167,7 @@ def test_a_reader_that_hangs_or_dies_is_one_file_less(
 
 
 @pytest.mark.long
-def test_pages_that_share_what_they_show_have_a_limit_together(
+def test_pages_that_share_their_content_have_a_common_limit(
     memory: Memory, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = b"BT /F1 12 Tf 10 700 Td " + b"".join(b"(Zebra %d) Tj 0 -14 Td\n" % line for line in range(500)) + b" ET"
@@ -176,7 +178,9 @@ def test_pages_that_share_what_they_show_have_a_limit_together(
     said = f"has more than {most} characters of text, too many for its {len(bomb):,} bytes: it may be a bomb"
     assert refused(memory, docs, bomb) == said
     assert memory.recall("zebra") == ()
-    monkeypatch.setattr(separate_process, "CHARS_PER_BYTE", 32)  # a file that is as large as this may have as much
+    monkeypatch.setattr(
+        separate_process, "CHARS_PER_BYTE", 32
+    )  # the limit of text is proportional to the size of the file
     assert memory.ingest(docs).errors == ()
     assert memory.recall("zebra")
 
@@ -191,7 +195,7 @@ PAGES = """if True:
 """
 
 
-def test_pages_each_of_which_is_quick_have_a_time_together(
+def test_all_pages_have_a_common_time_limit(
     memory: Memory, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = tmp_path / "worker.py"
@@ -207,7 +211,7 @@ def test_pages_each_of_which_is_quick_have_a_time_together(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="address space is limited on Linux")
-def test_the_reader_has_a_limit_of_memory(
+def test_the_reader_has_a_memory_limit(
     memory: Memory, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "pypdf").mkdir()
@@ -229,7 +233,7 @@ def test_without_the_extra_a_pdf_is_reported(
 def printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[[bytes], list[list[object]]]:
-    """Return a function that runs the program in this process, without its limits, and returns what it prints."""
+    """Return a function that runs the program in this process, without its limits, and returns its output."""
     monkeypatch.setitem(sys.modules, "resource", None)
 
     def run(content: bytes) -> list[list[object]]:
@@ -264,7 +268,7 @@ def test_characters_that_cannot_be_stored_are_replaced(
 
 
 def form_page(fields: str, extra: str = "") -> bytes:
-    """A PDF with one page with the words "zebra crossing", and with annotations."""
+    """Make a PDF with one page with the words "zebra crossing", and with annotations."""
     content = make(["zebra crossing"])
     return content.replace(b"/MediaBox", f"/Annots [{fields}] {extra} /MediaBox".encode(), 1)
 
@@ -343,7 +347,7 @@ CID = IDENTITY.replace("/Identity-H", "/{}")
 
 
 def to_unicode(target: str) -> str:
-    """A font with a character map from the codes A to Z to consecutive characters."""
+    """Make a font with a character map from the codes A to Z to consecutive characters."""
     return f"/Subtype /TrueType /BaseFont /A /ToUnicode {target}"
 
 
@@ -375,7 +379,7 @@ CODES: list[tuple[str, bytes, str | None]] = [
 
 
 def code_page(font: str, codes: bytes) -> bytes:
-    """A PDF with the word "zebra" in an ordinary font and codes in another font."""
+    """Make a PDF with the word "zebra" in a normal font and codes in another font."""
     content = b"BT /F1 12 Tf 10 700 Td (zebra) Tj /F2 12 Tf 0 -20 Td " + codes + b" Tj ET"
     before, _, target = font.partition("MAP ")
     first = int(target or "0", 16)

@@ -1,4 +1,4 @@
-"""Office files, books and e-mails: the rows that the separate process writes, and the report of what is missing."""
+"""Office files, books and e-mails: the rows of the separate process, and the report of missing parts."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def test_sheets_without_text_and_hidden_sheets_are_gaps(read: Rows) -> None:
     ]
 
 
-def test_a_part_that_is_named_again_is_read_once(read: Rows) -> None:
+def test_a_repeated_part_is_read_once(read: Rows) -> None:
     sheets = book("<row><c><v>1</v></c></row>", "<row/>")
     for content_format, content, place in (
         ("xlsx", renamed(sheets, b"s2.xml", b"s1.xml"), ["sheet", "S2", "repeats another sheet"]),
@@ -269,7 +269,7 @@ def test_a_part_that_is_named_again_is_read_once(read: Rows) -> None:
 
 
 def renamed(content: bytes, old: bytes, new: bytes) -> bytes:
-    """The zip file with another reference in its parts."""
+    """Return the zip file with another reference in its parts."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         return packed({name: archive.read(name).replace(old, new).decode() for name in archive.namelist()})
 

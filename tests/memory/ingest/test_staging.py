@@ -1,4 +1,4 @@
-"""A long document is shown as it was until all of it is stored, whatever happens in between."""
+"""Staging of long documents: readers see the old version until the new version is complete."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Child = Callable[..., Forked]
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make batches so small that a test can write several quickly."""
+    """Make the batches small, so that a test can write several batches quickly."""
     monkeypatch.setattr(document_writer, "BATCH", 8)
     monkeypatch.setattr(document_removal, "BATCH", 8)
 
@@ -44,26 +44,26 @@ def manual(word: str, parts: int = PARTS, *, changed: int = -1, inserted: str = 
 
 
 def texts(memory: Memory) -> list[str]:
-    """The last word of everything that is shown, in order."""
+    """Return the last word of each visible chunk, in order."""
     sources = [document.source for document in memory.documents.list()]
     return [each.text.split()[-2] for source in sources for each in memory.documents.chunks(source, limit=1000)]
 
 
 def counts(memory: Memory) -> tuple[int, int]:
-    """Rows of items, and of the outbox."""
+    """Return the number of rows of items, and of the outbox."""
     (row,) = StoreProbe(memory).rows("SELECT (SELECT count(*) FROM items), (SELECT count(*) FROM vector_state)")
     return row[0], row[1]
 
 
 def check(memory: Memory, shown: int) -> None:
-    """Nothing is lost, left over, or indexed twice."""
+    """Check that no item is lost, orphaned, or indexed twice."""
     memory.worker().drain()
     assert counts(memory) == (shown, shown)
     found = memory.admin.verify()
     assert (found.ok, found.points, found.pending) == (True, shown, 0)
 
 
-def test_a_long_document_is_stored_found_and_passed_over(either: Memory, docs: Path) -> None:
+def test_a_long_document_is_stored_found_and_skipped(either: Memory, docs: Path) -> None:
     (docs / "a.md").write_text(manual("zebra"))
     assert either.ingest(docs).chunks == PARTS
     assert len(either.recall("zebra", limit=100)) == PARTS
@@ -72,7 +72,7 @@ def test_a_long_document_is_stored_found_and_passed_over(either: Memory, docs: P
     check(either, PARTS)
 
 
-def test_half_of_it_is_not_shown(either: Memory, docs: Path) -> None:
+def test_an_incomplete_document_is_invisible(either: Memory, docs: Path) -> None:
     seen: list[tuple[int, int]] = []
 
     def look(progress: IngestProgress) -> None:
@@ -85,7 +85,7 @@ def test_half_of_it_is_not_shown(either: Memory, docs: Path) -> None:
     assert seen[-1] == (PARTS, PARTS)
 
 
-def test_what_was_there_is_shown_until_the_new_is_complete(either: Memory, docs: Path) -> None:
+def test_the_old_version_is_visible_until_the_new_version_is_complete(either: Memory, docs: Path) -> None:
     file = docs / "a.md"
     file.write_text(manual("zebra"))
     either.ingest(docs)
@@ -106,7 +106,7 @@ def test_what_was_there_is_shown_until_the_new_is_complete(either: Memory, docs:
 
 
 class Lengths:
-    """Embeds texts as their length, and counts them."""
+    """Embedder with the length of texts, which counts them."""
 
     model = "lengths"
 
@@ -119,7 +119,7 @@ class Lengths:
 
 
 def check_places(memory: Memory, file: Path) -> None:
-    """Every chunk stands where a reading of the file has it."""
+    """Check that each chunk has the place of a new reading of the file."""
     read = [
         (chunk.position, chunk.title, chunk.text, chunk.start, chunk.end, chunk.line)
         for chunk in chunk_blocks(text_blocks([file.read_text()], markdown=True))
@@ -133,24 +133,24 @@ def check_places(memory: Memory, file: Path) -> None:
 
 
 def queued(memory: Memory) -> dict[str, int]:
-    """How often each item was put into the outbox."""
+    """Return the number of queue entries of each item."""
     return {row[0]: row[1] for row in StoreProbe(memory).rows("SELECT item_id, abs(want) FROM vector_state")}
 
 
 CHANGES: list[tuple[Callable[[list[str]], list[str]], int]] = [
-    (lambda parts: ["# Intro\nhorse number100", *parts], 1),  # in front of everything
+    (lambda parts: ["# Intro\nhorse number100", *parts], 1),  # before the first part
     (lambda parts: [*parts[:7], "# Part 7\nhorse number7", *parts[8:]], 1),
-    (lambda parts: parts[9:] + parts[:9], 0),  # the beginning to the end
-    (lambda parts: [parts[-1], *parts[:-1]], 0),  # the end to the beginning
+    (lambda parts: parts[9:] + parts[:9], 0),  # the start moved to the end
+    (lambda parts: [parts[-1], *parts[:-1]], 0),  # the end moved to the start
     (lambda parts: parts[::-1], 0),
     (lambda parts: parts[5:-5], 0),
-    (lambda parts: [each for part in parts for each in (part, parts[3])], PARTS),  # copies of one
+    (lambda parts: [each for part in parts for each in (part, parts[3])], PARTS),  # copies of one part
     (lambda parts: [part for number, part in enumerate(parts) if number % 2], 0),
     (lambda parts: [*parts, *["# Part 1\nzebra more"] * 20], 20),
 ]
 
 
-def test_of_a_long_document_only_what_changed_is_written_indexed_and_embedded(home: Path, docs: Path) -> None:
+def test_only_changed_chunks_of_a_long_document_are_written_indexed_and_embedded(home: Path, docs: Path) -> None:
     file, embedder = docs / "a.md", Lengths()
     parts = [f"# Part {part}\nzebra number{part}" for part in range(PARTS)]
     with Memory(home, embedder=embedder) as memory:
@@ -170,7 +170,7 @@ def test_of_a_long_document_only_what_changed_is_written_indexed_and_embedded(ho
         check(memory, len(change(parts)))
 
 
-def test_it_may_become_short_and_long_again(either: Memory, docs: Path) -> None:
+def test_a_document_can_become_short_and_long_again(either: Memory, docs: Path) -> None:
     file = docs / "a.md"
     for word, parts in (("zebra", 60), ("violin", 3), ("harbor", 10), ("quartz", 40), ("zebra", 0), ("marmot", 13)):
         file.write_text(manual(word, parts))
@@ -181,7 +181,7 @@ def test_it_may_become_short_and_long_again(either: Memory, docs: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["zebra", "violin"])
-def test_an_interrupted_one_goes_on_where_it_stopped(either: Memory, docs: Path, word: str) -> None:
+def test_an_interrupted_document_continues_at_its_last_batch(either: Memory, docs: Path, word: str) -> None:
     file = docs / "a.md"
     file.write_text(manual("zebra"))
 
@@ -192,7 +192,7 @@ def test_an_interrupted_one_goes_on_where_it_stopped(either: Memory, docs: Path,
     with pytest.raises(KeyboardInterrupt):
         either.ingest(docs, on_progress=stop)
     assert texts(either) == []
-    assert either.admin.verify().ok  # what nobody sees is missed by nobody
+    assert either.admin.verify().ok  # invisible items are not missing
     written = {item.id for item in StoreProbe(either).items()}
     assert len(written) == 32
     file.write_text(manual(word, changed=5))
@@ -204,7 +204,7 @@ def test_an_interrupted_one_goes_on_where_it_stopped(either: Memory, docs: Path,
 
 
 def interrupt(memory: Memory, file: Path, word: str) -> None:
-    """Interrupt the ingestion of a file of another word after 32 chunks."""
+    """Interrupt the ingestion of a file with another word after 32 chunks."""
 
     def stop(progress: IngestProgress) -> None:
         if progress.chunks == 32:
@@ -215,7 +215,7 @@ def interrupt(memory: Memory, file: Path, word: str) -> None:
         memory.ingest(file.parent, on_progress=stop)
 
 
-def test_an_interrupted_one_whose_file_is_as_before_leaves_nothing(either: Memory, docs: Path) -> None:
+def test_an_interrupted_document_with_its_old_file_leaves_no_rows(either: Memory, docs: Path) -> None:
     file = docs / "a.md"
     file.write_text(manual("zebra"))
     either.ingest(docs)
@@ -227,7 +227,7 @@ def test_an_interrupted_one_whose_file_is_as_before_leaves_nothing(either: Memor
     check(either, PARTS)
 
 
-def test_an_interrupted_one_whose_file_is_gone_leaves_nothing(either: Memory, docs: Path) -> None:
+def test_an_interrupted_document_without_its_file_leaves_no_rows(either: Memory, docs: Path) -> None:
     interrupt(either, docs / "a.md", "zebra")
     (docs / "a.md").unlink()
     either.ingest(docs)
@@ -235,7 +235,7 @@ def test_an_interrupted_one_whose_file_is_gone_leaves_nothing(either: Memory, do
     assert StoreProbe(either).values("SELECT count(*) FROM documents") == [0]
 
 
-def test_a_short_one_is_written_and_removed_in_one_transaction_each(either: Memory) -> None:
+def test_a_short_document_is_written_and_removed_in_one_transaction_each(either: Memory) -> None:
     probe = StoreProbe(either)
     probe.pause()
     either.documents.add(manual("horse", 3), source="b")
@@ -249,8 +249,8 @@ def test_a_short_one_is_written_and_removed_in_one_transaction_each(either: Memo
     assert len(commits) == 1
 
 
-def keeps_what_was_there(memory: Memory, file: Path, bad: bytes) -> None:
-    """Check that a document stays as it was when its file cannot be read any more."""
+def keeps_the_old_version(memory: Memory, file: Path, bad: bytes) -> None:
+    """Check that a document does not change if its file becomes unreadable."""
     file.write_text(manual("zebra"))
     memory.ingest(file.parent)
     file.write_bytes(bad)
@@ -259,29 +259,29 @@ def keeps_what_was_there(memory: Memory, file: Path, bad: bytes) -> None:
     check(memory, PARTS)
 
 
-def test_one_that_cannot_be_read_to_its_end_leaves_nothing(either: Memory, docs: Path) -> None:
+def test_a_document_that_cannot_be_read_completely_leaves_no_rows(either: Memory, docs: Path) -> None:
     bad = manual("violin").encode() + b"\xff"
     file = docs / "a.md"
     file.write_bytes(bad)
     assert "is not UTF-8" in str(either.ingest(docs).errors[0])
     check(either, 0)
-    keeps_what_was_there(either, file, bad)
+    keeps_the_old_version(either, file, bad)
     assert "became U+FFFD" in str(either.ingest(docs, options=IngestOptions(lenient=True)).repaired[0])
     assert texts(either)[:-1] == ["violin"] * (PARTS - 1)
 
 
-def test_one_that_breaks_off_after_parts_of_it_were_stored_leaves_nothing(either: Memory, docs: Path) -> None:
+def test_a_document_that_fails_after_its_first_batches_leaves_no_rows(either: Memory, docs: Path) -> None:
     file = docs / "a.md"
-    bad = manual("violin" * 100, 600).encode() + b"\xff"  # so long that it is read in pieces
+    bad = manual("violin" * 100, 600).encode() + b"\xff"  # long enough to be read in pieces
     stored: list[int] = []
     file.write_bytes(bad)
     assert "is not UTF-8" in str(either.ingest(docs, on_progress=lambda one: stored.append(one.chunks)).errors[0])
     assert stored[0] == 8
     check(either, 0)
-    keeps_what_was_there(either, file, bad)
+    keeps_the_old_version(either, file, bad)
 
 
-def test_one_that_is_gone_is_forgotten_in_several_transactions(either: Memory, docs: Path) -> None:
+def test_a_missing_document_is_forgotten_in_several_transactions(either: Memory, docs: Path) -> None:
     (docs / "a.md").write_text(manual("zebra"))
     (docs / "b.md").write_text("violin number1")
     either.ingest(docs)
@@ -290,7 +290,7 @@ def test_one_that_is_gone_is_forgotten_in_several_transactions(either: Memory, d
     check(either, 1)
 
 
-def test_a_file_that_changes_while_it_is_read_is_reported(memory: Memory, docs: Path) -> None:
+def test_a_file_that_changes_during_its_reading_is_reported(memory: Memory, docs: Path) -> None:
     file = docs / "a.md"
     file.write_text(manual("zebra"))
 
@@ -305,7 +305,7 @@ def test_a_file_that_changes_while_it_is_read_is_reported(memory: Memory, docs: 
     assert memory.ingest(docs).added
 
 
-def test_a_file_that_is_replaced_while_it_is_read_is_reported(memory: Memory, docs: Path) -> None:
+def test_a_file_that_is_replaced_during_its_reading_is_reported(memory: Memory, docs: Path) -> None:
     file = docs / "a.md"
     file.write_text(manual("zebra"))
     (docs / "new").write_text(manual("violin"))
@@ -317,7 +317,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_reported(memory: Memory, do
     assert "was changed while" in str(memory.ingest(docs, on_progress=swap).errors[0])
 
 
-def test_of_two_at_once_the_last_to_begin_goes_on(either: Memory, database: Database) -> None:
+def test_the_last_of_two_concurrent_writers_of_a_document_continues(either: Memory, database: Database) -> None:
     writer = DocumentWriter(database, StoreProbe(either).scope_number, either.scope.key)
     document = NewDocument("file:///a", "a", 0.0)
 
@@ -333,7 +333,7 @@ def test_of_two_at_once_the_last_to_begin_goes_on(either: Memory, database: Data
     check(either, PARTS)
 
 
-def test_readers_see_one_version_or_the_other_and_nothing_else(either: Memory, docs: Path) -> None:
+def test_readers_see_either_version_completely(either: Memory, docs: Path) -> None:
     file = docs / "a.md"
     file.write_text(manual("zebra"))
     either.ingest(docs)
@@ -410,12 +410,12 @@ FAILPOINTS = [
 
 @pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
-def test_killed_between_any_two_writes_it_is_the_old_or_the_new(
+def test_a_document_killed_between_any_two_writes_is_the_old_or_the_new_version(
     place: tuple[str, str], docs: Path, child: Child
 ) -> None:
     file = zebra_file(place, docs)
     words = ["zebra", "violin"]
-    start = int(place[0].startswith("postgresql"))  # CI kills at half of them in each database
+    start = int(place[0].startswith("postgresql"))  # CI kills at half of the points in each database
     for number, failpoint in enumerate(thinned(FAILPOINTS[start:])):
         old, new = words[number % 2], words[(number + 1) % 2]
         file.write_text(manual(new))
@@ -431,7 +431,7 @@ def test_killed_between_any_two_writes_it_is_the_old_or_the_new(
 
 @pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
-def test_killed_while_chunks_move_they_end_in_their_places(place: tuple[str, str], docs: Path, child: Child) -> None:
+def test_chunks_killed_while_they_move_get_their_final_places(place: tuple[str, str], docs: Path, child: Child) -> None:
     file = zebra_file(place, docs)
     for number, failpoint in enumerate(("document.staged:3", "items.removed", "items.committed", "document.swept")):
         file.write_text(manual("zebra", inserted=f"violin number{number}\n\n" * (number + 1)))
@@ -444,7 +444,7 @@ def test_killed_while_chunks_move_they_end_in_their_places(place: tuple[str, str
 
 @pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
-def test_killed_while_it_is_removed_it_is_gone(place: tuple[str, str], docs: Path, child: Child) -> None:
+def test_a_document_killed_during_its_removal_is_removed(place: tuple[str, str], docs: Path, child: Child) -> None:
     (docs / "a.md").write_text(manual("zebra"))
     with opened(place) as memory:
         memory.ingest(docs)
@@ -459,7 +459,7 @@ def test_killed_while_it_is_removed_it_is_gone(place: tuple[str, str], docs: Pat
         memory.ingest(docs)
     (docs / "a.md").rename(docs / "a.old")
     assert child(place[0], docs, place[1], "document.hidden").wait() == -signal.SIGKILL
-    (docs / "a.old").rename(docs / "a.md")  # it comes back before all of it was removed
+    (docs / "a.old").rename(docs / "a.md")  # the file returns before the removal is complete
     with opened(place) as memory:
         assert memory.ingest(docs).added
         check(memory, PARTS)
@@ -467,7 +467,7 @@ def test_killed_while_it_is_removed_it_is_gone(place: tuple[str, str], docs: Pat
 
 @pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
-def test_killed_at_any_moment_it_goes_on(home: Path, docs: Path, child: Child) -> None:
+def test_an_ingestion_killed_at_any_moment_continues(home: Path, docs: Path, child: Child) -> None:
     random_ = random.Random(5)
     for number in range(6):
         (docs / f"{number}.md").write_text(manual(f"zebra{number}", 80 if number % 2 else 5))
@@ -490,9 +490,7 @@ def test_killed_at_any_moment_it_goes_on(home: Path, docs: Path, child: Child) -
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
-def test_a_document_that_became_short_after_an_interruption_is_shown_as_a_whole(
-    home: Path, docs: Path, child: Child
-) -> None:
+def test_a_document_that_became_short_after_an_interruption_is_complete(home: Path, docs: Path, child: Child) -> None:
     (docs / "a.md").write_text(manual("zebra"))
     assert child(str(home), docs, "", "document.staged").wait() == -signal.SIGKILL
     (docs / "a.md").write_text(manual("zebra", 5))
