@@ -1,4 +1,4 @@
-"""`queue_facts`: facts that wait for the index while the memory does not notice that they do."""
+"""`queue_facts`: facts that wait for the index without a notification of the memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements that equal the question, copies of one text, and messages too long to be shown whole."""
+"""Statements equal to the question, copies of a text, and messages too long to be shown completely."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_statement_that_equals_the_question_answers_it(either: Memory, questio
         ("誰が鍵を持っていますか？", "誰が鍵を持っていますか"),
     ],
 )
-def test_a_question_that_was_asked_before_is_no_answer(memory: Memory, said: str, question: str) -> None:
+def test_an_earlier_question_is_not_an_answer(memory: Memory, said: str, question: str) -> None:
     say(memory, said)
     assert texts(memory, question) == []
 
@@ -76,7 +76,7 @@ def test_a_statement_and_its_opposite_are_both_recalled(memory: Memory) -> None:
 
 @pytest.mark.parametrize("copies", [30, 500])
 @pytest.mark.parametrize("embedder", [None, Words()])
-def test_copies_take_no_place_of_other_answers(home: Path, copies: int, embedder: Words | None) -> None:
+def test_copies_do_not_displace_other_answers(home: Path, copies: int, embedder: Words | None) -> None:
     with Memory(home, embedder=embedder) as memory:
         say(memory, *["The zebra is fed at noon."] * copies, session="copies")
         others = [f"The zebra of {name} sleeps in a stable of stone." for name in ("Ada", "Bo", "Cy", "Di", "Ed")]
@@ -91,7 +91,7 @@ def test_copies_take_no_place_of_other_answers(home: Path, copies: int, embedder
 
 
 class Counting(Words):
-    """Counts the questions."""
+    """Embedder that counts the questions."""
 
     asked = 0
 
@@ -100,7 +100,7 @@ class Counting(Words):
         return self.embed(texts)
 
 
-def test_a_question_is_embedded_once_however_many_copies_there_are(home: Path) -> None:
+def test_a_question_is_embedded_once_for_any_number_of_copies(home: Path) -> None:
     embedder = Counting()
     with Memory(home, embedder=embedder) as memory:
         say(memory, *["The zebra is fed at noon."] * 100, "A zebra is striped.")
@@ -110,14 +110,14 @@ def test_a_question_is_embedded_once_however_many_copies_there_are(home: Path) -
         assert embedder.asked == before + 1
 
 
-def test_copies_that_are_reported_hide_something(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_are_reported_if_they_hide_other_results(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentkit_memory.recall.recall_round.MAX_CANDIDATES", 40)
     say(memory, *["The zebra is fed at noon."] * 100, "A zebra is striped.")
     memory.worker().drain()
     assert "copies" in memory.recall("When is the zebra fed?").degraded[0]
 
 
-def test_of_a_long_message_the_part_that_fits_is_recalled(either: Memory) -> None:
+def test_the_matching_part_of_a_long_message_is_recalled(either: Memory) -> None:
     say(either, "Hello there.", f"{LONG}\n\nThe password of the castle is xylophone.\n\n{LONG}", "I see.")
     either.worker().drain()
     recall = either.recall("What is the password of the castle?")
@@ -129,7 +129,7 @@ def test_of_a_long_message_the_part_that_fits_is_recalled(either: Memory) -> Non
     assert either.admin.verify().ok
 
 
-def test_a_long_message_that_is_not_indexed_yet_is_searched_in_part(memory: Memory) -> None:
+def test_a_part_of_a_long_message_is_searched_before_it_is_indexed(memory: Memory) -> None:
     say(memory, f"The password of the castle is xylophone. {LONG * 3}")
     assert len(LONG) * 3 > MAX_SEARCHED
     recall = memory.recall("What is the password of the castle?")
@@ -139,7 +139,7 @@ def test_a_long_message_that_is_not_indexed_yet_is_searched_in_part(memory: Memo
     assert memory.recall("What is the password of the castle?").degraded == ()
 
 
-def test_nothing_of_a_long_message_is_left_when_it_is_redacted(either: Memory) -> None:
+def test_no_part_of_a_long_message_remains_after_its_redaction(either: Memory) -> None:
     session = either.session("a")
     session.append(Message("user", f"{LONG} The password is xylophone. {LONG}"))
     either.worker().drain()
@@ -149,7 +149,7 @@ def test_nothing_of_a_long_message_is_left_when_it_is_redacted(either: Memory) -
     assert either.admin.verify().points == 1
 
 
-def test_a_short_message_is_recalled_whole(memory: Memory) -> None:
+def test_a_short_message_is_recalled_completely(memory: Memory) -> None:
     text = "The heron nests behind the weir. " * 100
     say(memory, text)
     assert texts(memory, "Where does the heron nest?") == [text]

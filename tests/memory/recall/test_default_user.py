@@ -14,7 +14,7 @@ def recalled(memory: Memory, query: str = "What is the card number?") -> list[st
     return sorted([item.text for item in result] + [fact.text for fact in result.knowledge])
 
 
-def test_conversations_without_a_user_are_recalled_for_the_user_local_only(either: Memory) -> None:
+def test_conversations_without_a_user_are_recalled_only_for_the_user_local(either: Memory) -> None:
     either.documents.add("The card number is on the back of the card.", source="help")
     either.facts.add("The shop accepts each card number.")
     either.session("monday").append(Message("user", CARD))

@@ -1,4 +1,4 @@
-"""From a question to chunks: the best first, each once, with where they are from."""
+"""Recall of chunks for a question: the best first, each once, with their sources."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_chunk_is_found_by_its_headings(memory: Memory, docs: Path) -> None:
     assert len(memory.recall("installing")) == 2
 
 
-def test_nothing_fits(either: Memory, docs: Path) -> None:
+def test_a_question_without_a_match_finds_nothing(either: Memory, docs: Path) -> None:
     assert either.recall("zebra") == ()
     (docs / "a.md").write_text("violin")
     either.ingest(docs)
@@ -58,7 +58,7 @@ class Letters:
 
 
 @pytest.mark.parametrize("embedder", [None, Letters()])
-def test_what_has_ended_takes_no_place_of_what_holds(home: Path, docs: Path, embedder: Letters | None) -> None:
+def test_expired_items_do_not_displace_valid_items(home: Path, docs: Path, embedder: Letters | None) -> None:
     now = [1000.0]
     (docs / "a.md").write_text("The zebra is fed at noon. " + " ".join(f"word{number}" for number in range(150)))
     with Memory(home, clock=lambda: now[0], embedder=embedder) as memory:
@@ -74,7 +74,7 @@ def test_what_has_ended_takes_no_place_of_what_holds(home: Path, docs: Path, emb
         assert recall.degraded == ()
 
 
-def test_how_far_recall_searched_is_reported(memory: Memory, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recall_reports_the_extent_of_its_search(memory: Memory, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (docs / "a.md").write_text("The zebra is fed at noon. " + " ".join(f"word{number}" for number in range(150)))
     memory.ingest(docs)
     for number in range(100):
@@ -94,7 +94,7 @@ INGEST = """if True:
 """
 
 
-def test_a_file_that_is_half_ingested_takes_no_place_of_what_is_shown(home: Path, docs: Path, programs: Forks) -> None:
+def test_an_incomplete_file_does_not_displace_complete_files(home: Path, docs: Path, programs: Forks) -> None:
     (docs / "a.md").write_text("The zebra is fed at noon. " + " ".join(f"word{number}" for number in range(150)))
     with Memory(home) as memory:
         memory.ingest(docs)
@@ -102,7 +102,7 @@ def test_a_file_that_is_half_ingested_takes_no_place_of_what_is_shown(home: Path
     killed = programs.start("-c", INGEST, home, docs, **{VARIABLE: "worker.acknowledged:1"})
     assert killed.wait() == -signal.SIGKILL
     with Memory(home) as memory:
-        assert StoreProbe(memory).index.count() > 500, "what is not shown yet is indexed already"
+        assert StoreProbe(memory).index.count() > 500, "invisible chunks are already indexed"
         assert [found.source for found in memory.recall("zebra fed")] == [str(docs / "a.md")]
 
     def away(space: str, dimensions: int) -> VectorIndex:
@@ -129,20 +129,20 @@ def test_equal_text_of_several_files_is_recalled_once(memory: Memory, docs: Path
     assert [Path(found.source).name for found in memory.recall("zebra")] == ["a.txt", "d.txt"]
 
 
-def test_a_chunk_that_sql_no_longer_holds_is_never_recalled(memory: Memory, docs: Path) -> None:
+def test_a_chunk_that_is_deleted_in_sql_is_not_recalled(memory: Memory, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     memory.ingest(docs)
-    StoreProbe(memory).execute("DELETE FROM items")  # behind the outbox's back
+    StoreProbe(memory).execute("DELETE FROM items")  # without an entry in the outbox
     assert memory.recall("zebra") == ()
 
 
-def test_a_question_may_be_long_and_strange(memory: Memory, docs: Path) -> None:
+def test_a_question_can_be_long_and_unusual(memory: Memory, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     memory.ingest(docs)
     assert len(memory.recall("zebra \0 \ud800 ' OR 1=1 -- " + "word " * 20_000)) == 1
 
 
-def test_threads_may_recall_while_another_ingests(either: Memory, docs: Path) -> None:
+def test_threads_can_recall_during_an_ingestion(either: Memory, docs: Path) -> None:
     (docs / "first.txt").write_text("zebra first")
     either.ingest(docs)
     for number in range(20):
@@ -156,7 +156,7 @@ def test_threads_may_recall_while_another_ingests(either: Memory, docs: Path) ->
     assert len(either.recall("zebra", limit=30)) == 21
 
 
-def test_what_the_index_proposed_before_it_was_brought_up_to_date_is_judged_by_its_new_text(
+def test_hits_of_an_outdated_index_are_scored_by_their_new_text(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fact = memory.facts.add("Ada lives in Rome.")
@@ -167,7 +167,7 @@ def test_what_the_index_proposed_before_it_was_brought_up_to_date_is_judged_by_i
 
     def slow(*given: Any) -> list[Hit]:
         hits = ask(*given)
-        memory.worker().drain()  # all of it, between the answer of the index and the next look at SQL
+        memory.worker().drain()  # all items, between the answer of the index and the next read of SQL
         return hits
 
     monkeypatch.setattr(EdgeIndex, "query_sparse", slow)

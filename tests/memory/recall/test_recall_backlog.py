@@ -1,4 +1,4 @@
-"""What waits to become items, or for the index, costs a recall no more than a bound, whoever's it is."""
+"""Cost of a recall: bounded for messages that wait to become items, and for items that wait for the index."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from agentkit_prompts.context.messages import MESSAGE_FORMAT
 from tests.memory.recall.queued_facts import queue_facts
 
 STEP = 100
-"""Instructions of SQLite's machine that are counted as one step."""
+"""Instructions of the virtual machine of SQLite that are counted as a step."""
 
 
 @pytest.fixture
 def steps() -> Iterator[list[int]]:
-    """How many steps SQLite took, on connections that are opened from now on."""
+    """Yield the number of steps of SQLite, on connections that are opened later."""
     taken = [0]
 
     def count() -> int:
@@ -45,7 +45,7 @@ def steps() -> Iterator[list[int]]:
 
 
 def cost(steps: list[int], act: Callable[[], object]) -> int:
-    """Return the steps of a call; of three, as other threads may take some meanwhile."""
+    """Return the smallest number of steps of three calls, as other threads can add steps."""
     found = []
     for _ in range(3):
         before = steps[0]
@@ -60,12 +60,12 @@ def memory(home: Path, steps: list[int]) -> Iterator[Memory]:
         opened.session("s").append(Message("user", "The heron eats eels."))
         opened.worker().drain()
         opened.recall("heron")
-        StoreProbe(opened).pause()  # what waits goes on waiting
+        StoreProbe(opened).pause()  # the backlog stays in the queue
         yield opened
 
 
 def new_conversations(memory: Memory, count: int, each: int = 1, first: int = 0) -> None:
-    """Store conversations of the scope of a memory whose messages are no items yet."""
+    """Store conversations of the scope of a memory, with messages that are not items yet."""
     probe = StoreProbe(memory)
     scope = probe.scope_number
     with probe.transaction() as connection:
@@ -87,7 +87,7 @@ def new_conversations(memory: Memory, count: int, each: int = 1, first: int = 0)
             connection.execute(insert(messages), rows)
 
 
-def test_scopes_of_other_users_cost_a_recall_nothing(memory: Memory, steps: list[int]) -> None:
+def test_the_cost_of_a_recall_does_not_depend_on_scopes_of_other_users(memory: Memory, steps: list[int]) -> None:
     reader = memory.within(Scope("local", user="local", session="s", agent="a"))
     some = cost(steps, lambda: memory.recall("heron")), cost(steps, lambda: reader.recall("heron"))
     rows = [
@@ -99,7 +99,7 @@ def test_scopes_of_other_users_cost_a_recall_nothing(memory: Memory, steps: list
     assert len(reader.recall("heron")) == 1  # of the user
 
 
-def test_conversations_without_new_messages_cost_a_worker_nothing(
+def test_the_cost_of_a_worker_does_not_depend_on_conversations_without_new_messages(
     memory: Memory, database: Database, steps: list[int]
 ) -> None:
     some = cost(steps, lambda: itemise(database, None, 10))
@@ -134,9 +134,7 @@ def test_the_removal_of_a_fact_reads_no_other_vector(memory: Memory, steps: list
     assert spent[1] <= spent[0] + 1
 
 
-def test_reading_the_newest_items_costs_no_more_than_a_bound(
-    memory: Memory, database: Database, steps: list[int]
-) -> None:
+def test_the_cost_of_reading_the_newest_items_is_bounded(memory: Memory, database: Database, steps: list[int]) -> None:
     own, most = StoreProbe(memory).scope_number, 100
 
     def newest() -> list[StoredItem]:
@@ -147,13 +145,13 @@ def test_reading_the_newest_items_costs_no_more_than_a_bound(
     some = cost(steps, newest)
     queue_facts(memory, "stork", 30 * most, first=3 * most)
     assert cost(steps, newest) <= some + 10
-    own_turn, *facts = newest()  # the turn was made now, the facts in 1970
+    own_turn, *facts = newest()  # the time of the turn is now, the time of the facts is in 1970
     assert own_turn.text == "The heron eats eels."
     assert [fact.position for fact in facts] == [*range(33 * most - 1, 32 * most, -1)]
 
 
 @pytest.mark.long
-def test_new_conversations_of_other_tenants_cost_a_recall_no_more_than_a_bound(
+def test_the_cost_of_a_recall_is_bounded_for_new_conversations_of_other_tenants(
     memory: Memory, steps: list[int]
 ) -> None:
     other = memory.within("other")
@@ -166,7 +164,7 @@ def test_new_conversations_of_other_tenants_cost_a_recall_no_more_than_a_bound(
 
 
 @pytest.mark.parametrize(("count", "each"), [(1, MAX_ROWS), pytest.param(400, 10, marks=pytest.mark.long)])
-def test_new_messages_cost_a_recall_no_more_than_a_bound(
+def test_the_cost_of_a_recall_is_bounded_for_new_messages(
     memory: Memory, steps: list[int], count: int, each: int
 ) -> None:
     new_conversations(memory, count, each)
@@ -177,7 +175,7 @@ def test_new_messages_cost_a_recall_no_more_than_a_bound(
     assert len(recall) == 3 and any("searched" in each for each in recall.degraded)
 
 
-def test_of_each_conversation_the_newest_messages_are_searched(memory: Memory) -> None:
+def test_the_newest_messages_of_each_conversation_are_searched(memory: Memory) -> None:
     new_conversations(memory, 1, 3 * MAX_ROWS)
     memory.session("c0").append(Message("user", "The osprey fishes."))
     memory.session("small").append(Message("user", "The kite soars."))
@@ -185,7 +183,7 @@ def test_of_each_conversation_the_newest_messages_are_searched(memory: Memory) -
     assert [each.text for each in memory.recall("kite")] == ["The kite soars."]
 
 
-def test_items_that_wait_for_the_index_cost_a_recall_no_more_than_a_bound(memory: Memory, steps: list[int]) -> None:
+def test_the_cost_of_a_recall_is_bounded_for_items_that_wait_for_the_index(memory: Memory, steps: list[int]) -> None:
     queue_facts(memory, "stork", 2 * MAX_ROWS)
     some = cost(steps, lambda: memory.recall("stork"))
     queue_facts(memory, "stork", 6 * MAX_ROWS, first=2 * MAX_ROWS)

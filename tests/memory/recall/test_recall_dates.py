@@ -81,16 +81,16 @@ def test_nearness_fades_within_days_on_both_sides() -> None:
         "5 cats and 7 dogs",
     ],
 )
-def test_what_is_no_date(question: str) -> None:
+def test_text_without_a_date_has_no_dates(question: str) -> None:
     assert find_dates(question, NOW) == ()
 
 
-def test_a_month_that_is_a_word_needs_something_before_it() -> None:
+def test_a_month_that_is_a_common_word_needs_a_context() -> None:
     assert nearness("What did I say in may?", 2024, 5, 3) == 1.0
     assert nearness("What did I say last march?", 2024, 3, 3) == 1.0
 
 
-def test_several_dates_and_the_same_one_twice() -> None:
+def test_several_and_repeated_dates_are_found() -> None:
     first, second = find_dates("In June 2023 or in July 2023, June 2023 rather", NOW)
     assert (first.nearness(at(2023, 6, 5)), second.nearness(at(2023, 7, 5))) == (1.0, 1.0)
 
@@ -103,7 +103,7 @@ def test_few_of_many_dates_of_a_pasted_text_are_compared() -> None:
 
 
 @given(st.text(max_size=80), st.floats(allow_nan=False))
-def test_no_text_and_no_clock_breaks_it(text: str, now: float) -> None:
+def test_any_text_and_any_clock_is_accepted(text: str, now: float) -> None:
     for when in find_dates(text + " last week, 29 February, on Monday, 3 days ago, yesterday, in June", now):
         assert 0.0 <= when.nearness(0.0) <= 1.0
         assert 0.0 <= when.nearness(1e300) <= 1.0

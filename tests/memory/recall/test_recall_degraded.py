@@ -1,4 +1,4 @@
-"""When something is away, recall does with what works, and says so."""
+"""Degraded recall: unavailable parts are reported, and the other parts are used."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def owner_of(home: Path) -> Iterator[None]:
 
 
 class Failing:
-    """An index that fails when it is asked."""
+    """Index that fails in each query."""
 
     def __init__(self, index: VectorIndex, error: Exception) -> None:
         self._index = index
@@ -64,7 +64,7 @@ class Failing:
 
 
 class Compass:
-    """An embedder of two directions that can be made to fail."""
+    """Embedder of two directions that can fail."""
 
     model = "compass"
 
@@ -85,7 +85,7 @@ def fill(memory: Memory, docs: Path) -> None:
 
 
 @pytest.mark.long
-def test_while_another_process_owns_the_index_sql_is_searched_by_the_same_policy(home: Path, docs: Path) -> None:
+def test_sql_is_searched_by_the_same_policy_while_another_process_owns_the_index(home: Path, docs: Path) -> None:
     with Memory(home) as memory:
         fill(memory, docs)
         usual = memory.recall("Where does the heron nest?")
@@ -95,12 +95,12 @@ def test_while_another_process_owns_the_index_sql_is_searched_by_the_same_policy
         (problem,) = recall.degraded
         assert "newest 2000 items with BM25 in SQL, without the index" in problem
         assert "in use by process" in problem
-        assert recall.degraded in [log.degraded for log in memory.recall_logs()]  # one of the owner may be the last
+        assert recall.degraded in [log.degraded for log in memory.recall_logs()]  # the last log can belong to the owner
         other = memory.within(Scope("another"))
         assert other.recall("heron") == ()
 
 
-def test_without_the_index_newer_messages_of_another_scope_hide_nothing(tmp_path: Path) -> None:
+def test_newer_messages_of_another_scope_hide_no_result_without_the_index(tmp_path: Path) -> None:
     def away(space: str, dimensions: int) -> VectorIndex:
         raise IndexUnavailable("the server is away")
 
@@ -114,7 +114,7 @@ def test_without_the_index_newer_messages_of_another_scope_hide_nothing(tmp_path
         assert not memory.recall("heron")
 
 
-def test_without_the_index_a_filter_holds_too(tmp_path: Path) -> None:
+def test_a_filter_applies_without_the_index(tmp_path: Path) -> None:
     def away(space: str, dimensions: int) -> VectorIndex:
         raise IndexUnavailable("the server is away")
 
@@ -129,7 +129,7 @@ def test_without_the_index_a_filter_holds_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [IndexUnavailable("the server is away"), IndexBroken("the shard is damaged")])
-def test_an_index_that_fails_when_it_is_asked(home: Path, docs: Path, error: Exception) -> None:
+def test_a_query_that_fails_degrades_the_recall(home: Path, docs: Path, error: Exception) -> None:
     def opener(space: str, dimensions: int) -> VectorIndex:
         return Failing(EdgeIndex(home / space, dimensions), error)  # type: ignore[return-value]
 
@@ -141,7 +141,7 @@ def test_an_index_that_fails_when_it_is_asked(home: Path, docs: Path, error: Exc
 
 
 @pytest.mark.long
-def test_an_index_that_cannot_be_opened(home: Path, docs: Path, tmp_path: Path) -> None:
+def test_an_index_that_cannot_be_opened_degrades_the_recall(home: Path, docs: Path, tmp_path: Path) -> None:
     with Memory(home) as memory:
         fill(memory, docs)
     (tmp_path / "file").write_text("in the way")
@@ -171,7 +171,7 @@ def test_a_model_that_changes_during_a_recall_does_not_degrade_it(home: Path) ->
         assert [fact.text for fact in recall.knowledge] == ["The heron eats eels."] and recall.degraded == ()
 
 
-def test_a_locked_database_is_read_without_waiting_and_logs_are_written_later(home: Path, docs: Path) -> None:
+def test_a_locked_database_is_read_without_a_wait_and_logs_are_written_later(home: Path, docs: Path) -> None:
     with Memory(home, timeout=0.05) as memory:
         fill(memory, docs)
         memory.recall("heron")
@@ -194,7 +194,7 @@ def test_an_index_is_opened_although_the_database_is_locked(home: Path, docs: Pa
     with Memory(home, timeout=0.05) as memory, closing(connect(home / "memory.db")) as other:
         other.execute("BEGIN IMMEDIATE")
         recall = memory.recall("heron")
-        assert len(recall) == 2 and recall.degraded == ()  # it would be, if SQL was searched without the index
+        assert len(recall) == 2 and recall.degraded == ()  # a search of SQL without the index would be degraded
 
 
 def test_an_index_on_a_full_disk_is_read_and_not_written(
@@ -215,7 +215,7 @@ def test_an_index_on_a_full_disk_is_read_and_not_written(
             report = memory.ingest(docs)
             assert (len(report.added), report.pending) == (1, 2)
             assert [found.text for found in memory.recall("crane", limit=1)] == ["The crane flies south."]
-            assert len(memory.recall("heron")) == 2  # each once, whether the index or SQL found it
+            assert len(memory.recall("heron")) == 2  # each once, from the index or from SQL
             with raises(IndexUnavailable, name="disk"):
                 memory.admin.repair()
             erased = memory.erase(Scope("local", user="nobody"))
@@ -225,7 +225,7 @@ def test_an_index_on_a_full_disk_is_read_and_not_written(
     with monkeypatch.context() as full:
         full.setattr("agentkit_memory.index.qdrant_edge._MIN_FREE", 2**62)
         with Memory(home) as memory:
-            recall = memory.recall("heron")  # an index that is not open yet is not opened: loading it writes
+            recall = memory.recall("heron")  # a closed index is not opened: loading it would write
         assert len(recall) == 2
         assert "without the index" in recall.degraded[-1]
     with Memory(home) as memory:
@@ -233,7 +233,7 @@ def test_an_index_on_a_full_disk_is_read_and_not_written(
         assert memory.admin.verify().ok
 
 
-def test_of_many_new_messages_the_newest_are_searched_at_once_and_the_others_soon(memory: Memory) -> None:
+def test_the_newest_of_many_new_messages_are_searched_first_and_the_others_later(memory: Memory) -> None:
     session = memory.session("s")
     for start in range(0, 5000, 1000):
         session.append(*[Message("user", f"heron number {start + n}") for n in range(1000)])
@@ -244,7 +244,7 @@ def test_of_many_new_messages_the_newest_are_searched_at_once_and_the_others_soo
     assert memory.recall("heron 1")[0].text == "heron number 1" and memory.recall("heron 1").degraded == ()
 
 
-def test_without_its_model_the_store_is_searched_by_words(home: Path) -> None:
+def test_a_store_is_searched_by_words_without_its_embedder(home: Path) -> None:
     compass = Compass()
     with Memory(home, embedder=compass) as memory:
         memory.session("s").append(Message("user", "A boat lies here."), Message("user", "The meadow is wide."))
@@ -257,7 +257,7 @@ def test_without_its_model_the_store_is_searched_by_words(home: Path) -> None:
         assert "the model is away" in recall.degraded[0]
 
 
-def test_a_closed_memory_says_so(home: Path) -> None:
+def test_a_closed_memory_is_a_typed_error(home: Path) -> None:
     memory = Memory(home)
     memory.recall("x")
     memory.close()
@@ -265,7 +265,7 @@ def test_a_closed_memory_says_so(home: Path) -> None:
         memory.recall("x")
 
 
-def test_a_rebuild_for_which_a_disk_has_no_room_leaves_the_index_as_it_is(
+def test_a_rebuild_without_disk_space_does_not_change_the_index(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory.facts.add("The heron is a bird.")
@@ -318,9 +318,7 @@ def test_a_recall_that_began_before_a_rebuild_finds_items(memory: Memory, monkey
     assert texts == ["The heron is a bird."] * 3
 
 
-def test_a_rebuild_that_fails_halfway_is_gone_on_with_by_the_next_use(
-    memory: Memory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_use_completes_a_failed_rebuild(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     memory.facts.add("The heron is a bird.")
     memory.worker().drain()
     with monkeypatch.context() as broken:

@@ -1,4 +1,4 @@
-"""Recall of what is of a kind, a source, a time or has some metadata; filters that make no sense."""
+"""Filters of recall by kind, source, time and metadata; errors of invalid filters; rerankers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def years(*which: int) -> set[str]:
 
 
 @pytest.mark.parametrize("indexed", [False, True])
-def test_kinds_sources_and_times(filled: Memory, indexed: bool) -> None:
+def test_filters_by_kinds_sources_and_times(filled: Memory, indexed: bool) -> None:
     if indexed:
         filled.worker().drain()
     said = {"I saw a zebra.", "I rode a zebra once."}
@@ -101,12 +101,12 @@ def test_kinds_sources_and_times(filled: Memory, indexed: bool) -> None:
         ({"all": {"exists": False}, "year": 2022}, set()),
     ],
 )
-def test_metadata(filled: Memory, metadata: Mapping[str, Any], wanted: set[str] | None) -> None:
+def test_filters_by_metadata(filled: Memory, metadata: Mapping[str, Any], wanted: set[str] | None) -> None:
     rest = {"The zebra of nowhere is plain.", "I saw a zebra.", "I rode a zebra once.", "The zebra likes hay."}
     assert found(filled, metadata=metadata) == (rest if wanted is None else wanted)
 
 
-def test_what_is_rare_is_found_among_many_that_fit_better(memory: Memory) -> None:
+def test_a_rare_item_is_found_among_many_better_matches(memory: Memory) -> None:
     session = memory.session("s")
     session.append(*[Message("user", f"zebra zebra zebra {number}") for number in range(2500)])
     rare = " ".join(f"word{number}" for number in range(100))
@@ -116,8 +116,8 @@ def test_what_is_rare_is_found_among_many_that_fit_better(memory: Memory) -> Non
         assert [text[:22] for text in found(memory, **conditions)] == ["The zebra is far down."]
 
 
-def test_what_is_rare_is_found_whole_and_scored_as_it_is_among_all(either: Memory) -> None:
-    """Hundreds of messages fit the question better than any of what the filter allows."""
+def test_all_rare_items_are_found_with_their_scores(either: Memory) -> None:
+    """Hundreds of messages match the question better than all items that the filter allows."""
     for name in ("s", "t", "u"):
         either.session(name).append(*[Message("user", "zebra " * (1 + number % 7)) for number in range(150)])
     quiet = either.session("quiet")
@@ -132,7 +132,7 @@ def test_what_is_rare_is_found_whole_and_scored_as_it_is_among_all(either: Memor
     both = RecallFilter(sources=["quiet"], kinds=["turn"])
     recall = either.recall("zebra", limit=3, where=both)
     assert len(recall) == 3 and {each.text for each in recall} <= said and recall.degraded == ()
-    quiet.append(Message("user", "One more zebra."))  # which the index does not hold yet
+    quiet.append(Message("user", "One more zebra."))  # the index does not contain it yet
     assert {"One more zebra."} < {each.text for each in either.recall("zebra", limit=20, where=both)}
 
 
@@ -174,14 +174,14 @@ def test_a_round_that_fetches_more_vectors_does_not_search_the_terms_again(
         ({"metadata": [1]}, ["expected a mapping"]),
     ],
 )
-def test_filters_that_make_no_sense_name_every_problem(conditions: dict[str, Any], problems: list[str]) -> None:
+def test_the_error_of_an_invalid_filter_names_each_problem(conditions: dict[str, Any], problems: list[str]) -> None:
     with pytest.raises(InvalidArgument) as raised:
         RecallFilter(**conditions)
     assert all(problem in str(raised.value) for problem in problems), raised.value
 
 
 class Longest:
-    """Puts the longest text first."""
+    """Reranker with the longest text first."""
 
     name = "longest"
 
@@ -193,7 +193,7 @@ class Longest:
         return [len(text) for text in self.given]
 
 
-def test_a_reranker_sees_the_order_and_decides_it(memory: Memory) -> None:
+def test_a_reranker_gets_the_order_and_changes_it(memory: Memory) -> None:
     lines = ["zebra zebra", "a zebra of stripes", "a zebra is a horse with many stripes"]
     memory.session("s").append(*[Message("user", line) for line in lines])
     reranker = Longest()
@@ -216,9 +216,9 @@ class Broken(Longest):
         return returned
 
 
-def test_a_reranker_that_fails_or_hangs_leaves_the_order(memory: Memory) -> None:
+def test_a_reranker_that_fails_or_hangs_does_not_change_the_order(memory: Memory) -> None:
     memory.session("s").append(Message("user", "a zebra"), Message("user", "a zebra of stripes"))
-    memory.worker().drain()  # scores of what waits differ in the last digit
+    memory.worker().drain()  # scores of waiting items differ in the last digit
     before = memory.recall("zebra")
     fails, hangs = Broken(lambda: 1 / 0), Broken(lambda: time.sleep(30), 0.05)
     for reranker, problem in ((fails, "ZeroDivisionError"), (hangs, "within 0.05 seconds")):
@@ -226,7 +226,7 @@ def test_a_reranker_that_fails_or_hangs_leaves_the_order(memory: Memory) -> None
         assert recall == before and problem in recall.degraded[-1]
 
 
-def test_a_reranker_that_hangs_is_not_asked_again_until_it_has_answered(memory: Memory) -> None:
+def test_a_reranker_that_hangs_is_not_called_again_before_its_answer(memory: Memory) -> None:
     memory.session("s").append(Message("user", "a zebra"), Message("user", "a zebra of stripes"))
     go_on, asked = threading.Event(), list[int]()
 
@@ -247,7 +247,7 @@ def test_a_reranker_that_hangs_is_not_asked_again_until_it_has_answered(memory: 
 
 
 @pytest.mark.parametrize("returned", [[], [1.0], [float("nan")] * 2, ["a", "b"], [1.0] * 3, [10**400, 1.0]])
-def test_a_reranker_that_returns_something_else_is_an_error(memory: Memory, returned: list[Any]) -> None:
+def test_an_invalid_result_of_a_reranker_is_an_error(memory: Memory, returned: list[Any]) -> None:
     memory.session("s").append(Message("user", "a zebra"), Message("user", "a zebra of stripes"))
     with raises(InvalidArgument, name="longest"):
         memory.recall("zebra", policy=replace(POLICIES["default"], reranker=Broken(lambda: returned)))
@@ -270,6 +270,6 @@ def deep() -> Any:
 
 
 @for_cases("make", [endless, deep, lambda: {"eq": {"a": endless()}}])
-def test_values_that_nest_without_end_are_refused(make: Any) -> None:
+def test_endlessly_nested_values_are_refused(make: Any) -> None:
     with pytest.raises(InvalidArgument):
         RecallFilter(metadata={"x": make()})

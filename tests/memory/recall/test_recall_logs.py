@@ -1,4 +1,4 @@
-"""Recall logs: what was asked and found, kept in order, for so long, and for nobody else."""
+"""Recall logs: questions and results, in order, with a limit, in separate scopes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def queries(memory: Memory, **page: int) -> list[str]:
     return [each.query for each in memory.recall_logs(**page)]
 
 
-def test_a_log_comes_back_as_it_was_written(either: Memory, database: Database) -> None:
+def test_a_log_is_read_as_it_was_written(either: Memory, database: Database) -> None:
     logs = RecallLogs(database)
     user = either.within(Scope("local", user="local"))
     logs.write(user.scope, StoreProbe(user).scope_number, lambda: FULL)
@@ -47,7 +47,7 @@ def test_a_log_comes_back_as_it_was_written(either: Memory, database: Database) 
         logs.page(None)
 
 
-def test_logs_are_read_by_pages_in_the_order_of_writing_whatever_the_clock_says(either: Memory) -> None:
+def test_logs_are_read_by_pages_in_the_order_of_writing_with_any_clock(either: Memory) -> None:
     times = iter(range(1000, 0, -1))
     StoreProbe(either).set_clock(lambda: float(next(times)))
     ask(either, *"abcdefg")
@@ -61,7 +61,7 @@ def test_logs_are_read_by_pages_in_the_order_of_writing_whatever_the_clock_says(
         either.recall_logs(limit=0)
 
 
-def test_logs_are_those_of_exactly_one_scope(either: Memory) -> None:
+def test_logs_belong_to_exactly_one_scope(either: Memory) -> None:
     ada = either.within(Scope("local", user="ada"))
     ask(either, "shared")
     ask(ada, "mine")
@@ -74,7 +74,7 @@ def test_hostile_questions_can_be_logged(either: Memory) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_only_so_many_logs_are_kept_of_all_scopes_together(
+def test_the_limit_of_logs_applies_to_all_scopes_together(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     target = tmp_path / "store" if kind == "sqlite" else request.getfixturevalue("fresh_postgres")
@@ -90,7 +90,7 @@ def test_only_so_many_logs_are_kept_of_all_scopes_together(
         assert queries(memory.within("other"), after=0, limit=500) == ["126", "128"]
 
 
-def test_no_logs_are_kept_if_none_are_wanted(home: Path) -> None:
+def test_a_limit_of_zero_keeps_no_logs(home: Path) -> None:
     with Memory(home, keep_recalls=0) as memory:
         ask(memory, "a")
         assert queries(memory) == []

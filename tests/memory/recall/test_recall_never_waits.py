@@ -1,4 +1,4 @@
-"""Recall reads the index as it is: it embeds no passage, writes nothing, and waits for no lock, worker or model."""
+"""Recall without waits: it embeds no passage, writes no row, and waits for no lock, worker or model."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ from tests.waiting import LONG, until
 
 
 class Stalling:
-    """An embedder that hangs for as long as a test wants, for texts and questions alike.
+    """Embedder that blocks until a test resumes it, for texts and questions.
 
-    What is tested hangs for ever, so that a recall that waits for it does not pass by luck.
+    It blocks without a limit, so that a recall that waits for it does not pass by chance.
     """
 
     model = "stalling"
 
     def __init__(self) -> None:
-        self.go_on = threading.Event()
-        self.go_on.set()
+        self.resume = threading.Event()
+        self.resume.set()
         self.hanging = threading.Event()
         self.asked: list[str] = []
 
     @property
     def question_timeout(self) -> float:
-        return LONG if self.go_on.is_set() else 0.2
+        return LONG if self.resume.is_set() else 0.2
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         self.asked += texts
-        if not self.go_on.is_set():
+        if not self.resume.is_set():
             self.hanging.set()
-            assert self.go_on.wait(2 * LONG)
+            assert self.resume.wait(2 * LONG)
         return [[1.0, float("boat" in text)] for text in texts]
 
 
@@ -56,11 +56,11 @@ class Stalling:
 def stalling() -> Iterator[Stalling]:
     embedder = Stalling()
     yield embedder
-    embedder.go_on.set()
+    embedder.resume.set()
 
 
 def within(seconds: float, act: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function in a thread and fail if it takes longer, whatever it waits for."""
+    """Call a function in a thread, and fail if it takes longer."""
     with_result: list[Any] = []
     thread = threading.Thread(target=lambda: with_result.append(act(*args, **kwargs)), daemon=True)
     thread.start()
@@ -71,10 +71,10 @@ def within(seconds: float, act: Callable[..., Any], *args: Any, **kwargs: Any) -
 
 @pytest.fixture
 def executed() -> Iterator[list[tuple[int, str]]]:
-    """What SQLite executes on connections that are opened from now on, by whatever way it gets there, and the thread.
+    """Yield the thread and the statement of each execution of SQLite on connections that are opened later.
 
-    A connection is listened to from its first moment: to begin while another thread uses it could wait for ever, as
-    both then want the lock of the interpreter and that of the connection.
+    The callback is set at the opening: a later call, while another thread uses the connection, can block forever, as
+    both threads need the lock of the interpreter and the lock of the connection.
     """
     found: list[tuple[int, str]] = []
 
@@ -87,22 +87,20 @@ def executed() -> Iterator[list[tuple[int, str]]]:
 
 
 def statements(executed: list[tuple[int, str]], act: Callable[[], object]) -> list[str]:
-    """Return what a function has SQLite execute in this thread."""
+    """Return the statements of SQLite that a function executes in this thread."""
     before = len(executed)
     act()
     return [each for thread, each in executed[before:] if thread == threading.get_ident()]
 
 
 @pytest.mark.long
-def test_while_an_embedder_hangs_over_ten_thousand_rows_of_another_tenant_recall_answers(
-    home: Path, stalling: Stalling
-) -> None:
+def test_recall_answers_while_an_embedder_hangs_with_rows_of_another_tenant(home: Path, stalling: Stalling) -> None:
     with Memory(home, embedder=stalling) as memory:
         memory.session("s").append(Message("user", "The heron nests behind the weir."))
         memory.worker().drain()
         queue_facts(memory.within("other"), "heron", 10_000)
-        stalling.go_on.clear()
-        with memory.worker():  # whose thread hangs with the embedder
+        stalling.resume.clear()
+        with memory.worker():  # its thread hangs with the embedder
             assert stalling.hanging.wait(LONG)
             stalling.asked.clear()
             for _ in range(40):
@@ -112,14 +110,14 @@ def test_while_an_embedder_hangs_over_ten_thousand_rows_of_another_tenant_recall
             assert stalling.asked == ["Where does the heron nest?"], "asked once, and not again while it hangs"
             within(LONG, memory.session("s").append, Message("user", "It flew off."))
             assert "It flew off." in {found.text for found in within(LONG, memory.recall, "flew").recalled}
-            stalling.go_on.set()
+            stalling.resume.set()
 
 
-def test_what_waits_is_found_by_words_in_its_own_scope_and_degraded_says_so(home: Path, stalling: Stalling) -> None:
+def test_waiting_items_are_found_by_words_in_their_scope_and_reported(home: Path, stalling: Stalling) -> None:
     with Memory(home, embedder=stalling) as memory:
         memory.session("s").append(Message("user", "The meadow is wide."), Message("user", "The heron eats eels."))
         memory.worker().drain()
-        stalling.go_on.clear()
+        stalling.resume.clear()
         memory.facts.add("A heron is a bird.")
         memory.session("s").append(Message("user", "A heron stood on the boat."))
         recall = within(LONG, memory.recall, "heron", limit=9)
@@ -127,13 +125,15 @@ def test_what_waits_is_found_by_words_in_its_own_scope_and_degraded_says_so(home
         assert {found.text for found in recall} >= {"The heron eats eels.", "A heron stood on the boat."}
         assert any("2 new items have no vector yet" in why for why in recall.degraded)
         assert within(LONG, memory.within("other").recall, "heron") == ()
-        stalling.go_on.set()
+        stalling.resume.set()
         memory.worker().drain()
-        recall = until(lambda: (found := memory.recall("boat", limit=1)).degraded == () and found)  # asked again
+        recall = until(
+            lambda: (found := memory.recall("boat", limit=1)).degraded == () and found
+        )  # the retried embedding
         assert recall[0].text == "A heron stood on the boat."
 
 
-def test_recall_embeds_no_passage_and_writes_nothing(
+def test_recall_embeds_no_passage_and_writes_no_row(
     executed: list[tuple[int, str]], memory: Memory, docs: Path
 ) -> None:
     (docs / "a.md").write_text("The heron nests behind the weir.")
@@ -157,15 +157,15 @@ def test_a_recall_takes_few_statements(
             memory.worker().drain()
             memory.recall("heron")  # the first recall of a tenant also checks its documents
             if waiting:
-                stalling.go_on.clear()  # so that it goes on waiting
+                stalling.resume.clear()  # the item stays in the queue
                 memory.facts.add("A heron is a bird.")
                 memory.session("s").append(Message("user", "The heron rests."))
             seen = statements(executed, lambda: memory.recall("heron", limit=3))
             assert 2 <= len(seen) <= most + 2 * waiting, seen
-            stalling.go_on.set()
+            stalling.resume.set()
 
 
-def test_a_foreign_write_lock_costs_a_recall_nothing(home: Path) -> None:
+def test_a_recall_does_not_wait_for_a_write_lock_of_another_process(home: Path) -> None:
     with Memory(home) as memory:
         memory.session("s").append(Message("user", "The heron eats eels."))
         memory.worker().drain()
@@ -179,14 +179,14 @@ def test_a_foreign_write_lock_costs_a_recall_nothing(home: Path) -> None:
         assert len(memory.recall_logs()) == 3
 
 
-async def test_an_append_does_not_wait_behind_recalls(home: Path) -> None:
-    go_on = threading.Event()
+async def test_an_append_does_not_wait_for_recalls(home: Path) -> None:
+    resume = threading.Event()
 
     class Slow:
         name = "slow"
 
         def scores(self, question: Any, pool: Any) -> list[float]:
-            assert go_on.wait(2 * LONG)
+            assert resume.wait(2 * LONG)
             return [0.0] * len(pool)
 
     from agentkit.memory.recall import RecallPolicy
@@ -199,15 +199,15 @@ async def test_an_append_does_not_wait_behind_recalls(home: Path) -> None:
         await asyncio.sleep(0.05)
         await asyncio.wait_for(memory.run(session.append, Message("user", "hello")), LONG)
         assert not any(task.done() for task in recalls)
-        go_on.set()
+        resume.set()
         assert all(await asyncio.gather(*recalls))
 
 
-def test_recalls_beside_a_slow_ingestion_do_not_wait_for_it(home: Path, docs: Path, stalling: Stalling) -> None:
+def test_recalls_do_not_wait_for_a_slow_ingestion(home: Path, docs: Path, stalling: Stalling) -> None:
     (docs / "a.md").write_text("The heron nests behind the weir.")
     with Memory(home, embedder=stalling) as memory, ThreadPoolExecutor(1) as pool:
         memory.ingest(docs)
-        stalling.go_on.clear()
+        stalling.resume.clear()
         (docs / "b.md").write_text("The stork stands there.")
         ingesting = pool.submit(memory.ingest, docs)
         assert stalling.hanging.wait(LONG)
@@ -215,21 +215,21 @@ def test_recalls_beside_a_slow_ingestion_do_not_wait_for_it(home: Path, docs: Pa
             assert within(LONG, memory.recall, "heron")[0].text == "The heron nests behind the weir."
         assert within(LONG, memory.recall, "stork")[0].text == "The stork stands there."
         assert not ingesting.done()
-        stalling.go_on.set()
+        stalling.resume.set()
         assert ingesting.result().added
 
 
-def test_an_item_that_waits_in_a_newer_version_is_not_found_by_its_old_words(memory: Memory) -> None:
+def test_an_item_with_a_waiting_newer_version_is_not_found_by_its_old_words(memory: Memory) -> None:
     session = memory.session("s")
     session.append(Message("user", "My card is 4000 1234."), Message("user", "The heron eats eels."))
     memory.worker().drain()
-    StoreProbe(memory).pause()  # nothing is indexed from here on
+    StoreProbe(memory).pause()  # no item is indexed after this
     session.redact(1, "Something was here.")
     assert memory.recall("card 4000") == ()
     assert memory.recall("something")[0].text == "Something was here."
 
 
-def test_a_new_item_is_ranked_beside_those_of_the_index(memory: Memory) -> None:
+def test_a_new_item_is_ranked_together_with_items_of_the_index(memory: Memory) -> None:
     session = memory.session("s")
     session.append(*[Message("user", f"The river is long, part {number}.") for number in range(40)])
     session.append(Message("user", "A heron by the river."))
@@ -243,21 +243,21 @@ def test_a_new_item_is_ranked_beside_those_of_the_index(memory: Memory) -> None:
     assert [each.id for each in again][:2] == [each.id for each in found][:2]
 
 
-def test_a_closed_memory_leaves_a_hanging_embedder_behind(home: Path, stalling: Stalling) -> None:
+def test_closing_a_memory_does_not_wait_for_a_hanging_embedder(home: Path, stalling: Stalling) -> None:
     memory = Memory(home, embedder=stalling)
     memory.session("s").append(Message("user", "The heron eats eels."))
-    stalling.go_on.clear()
-    while not stalling.hanging.wait(0.1):  # no question is asked of an index that opens
+    stalling.resume.clear()
+    while not stalling.hanging.wait(0.1):  # no question is embedded while the index opens
         within(LONG, memory.recall, "heron")
     within(LONG, memory.close)
-    stalling.go_on.set()
+    stalling.resume.set()
     with Memory(home, embedder=stalling) as memory:
         memory.worker().drain()
         assert memory.admin.verify().ok and memory.admin.verify().pending == 0
 
 
 class Lazy(Stalling):
-    """An embedder that computes each vector as it is asked for: a generator, or vectors that are."""
+    """Embedder that computes each vector lazily: as a generator, or as lazy vectors."""
 
     def __init__(self, lazy_vectors: bool) -> None:
         super().__init__()
@@ -269,31 +269,31 @@ class Lazy(Stalling):
         return (list(self.vector(each)) for each in texts)
 
     def vector(self, text: str) -> Iterator[float]:
-        assert self.go_on.wait(2 * LONG)
+        assert self.resume.wait(2 * LONG)
         yield from (1.0, float("boat" in text))
 
 
 @pytest.mark.parametrize("lazy_vectors", [False, True])
-def test_a_model_that_computes_while_its_vectors_are_read_is_not_waited_for(home: Path, lazy_vectors: bool) -> None:
+def test_a_recall_does_not_wait_for_a_lazy_embedder(home: Path, lazy_vectors: bool) -> None:
     lazy = Lazy(lazy_vectors)
     try:
         with Memory(home, embedder=lazy) as memory:
             memory.facts.add("The boat leaves at noon.")
             memory.worker().drain()
             assert memory.recall("boat").degraded == ()
-            lazy.go_on.clear()
+            lazy.resume.clear()
             found = within(LONG, memory.recall, "When does the boat leave?")
             assert [each.text for each in found.knowledge] == ["The boat leaves at noon."]
             assert "no vector of the question within 0.2 seconds" in found.degraded[0]
     finally:
-        lazy.go_on.set()
+        lazy.resume.set()
 
 
 class Panic(BaseException):
-    """What a model that is written in Rust raises."""
+    """Exception of a model that is written in Rust."""
 
 
-def test_a_model_that_panics_ends_no_recall_and_no_thread(home: Path, stalling: Stalling) -> None:
+def test_a_panic_of_a_model_ends_no_recall_and_no_thread(home: Path, stalling: Stalling) -> None:
     panics = threading.Event()
     embed = stalling.embed
 
@@ -316,10 +316,10 @@ def test_a_model_that_panics_ends_no_recall_and_no_thread(home: Path, stalling: 
         assert "Panic" in next(iter(memory.admin.verify(sample=0).problems.values()))
         panics.clear()
         memory.documents.add("The boat is old.", source="old boat")
-        until(lambda: "The boat is old." in stalling.asked)  # by the thread, which goes on
+        until(lambda: "The boat is old." in stalling.asked)  # by the thread, which continues
 
 
-def test_work_that_panics_ends_no_thread() -> None:
+def test_a_panic_of_submitted_work_ends_no_thread() -> None:
     done = threading.Event()
     outcomes: list[Callable[[], bool]] = [lambda: bool(done.set()), lambda: (_ for _ in ()).throw(Panic("first"))]
     working = OnDemand("working", lambda: outcomes.pop()())
@@ -330,7 +330,7 @@ def test_work_that_panics_ends_no_thread() -> None:
     working.stop(LONG)
 
 
-def test_a_reader_of_nothing_asks_no_model(home: Path, stalling: Stalling) -> None:
+def test_a_recall_in_an_empty_store_calls_no_model(home: Path, stalling: Stalling) -> None:
     with Memory(home, embedder=stalling) as memory:
         memory.within(Scope("other")).facts.add("A heron is a bird.")
         memory.worker().drain()
@@ -350,7 +350,7 @@ def test_a_wrong_time_limit_for_questions_is_reported(home: Path) -> None:
 
 
 class Meeting:
-    """A scorer and a reranker that counts how many recalls it is asked for at once, and may wait for others."""
+    """Scorer and reranker that counts concurrent recalls, and can wait for other recalls."""
 
     name = "meeting"
     rerank_timeout = LONG
@@ -374,7 +374,7 @@ class Meeting:
         return [0.0] * len(candidates)
 
 
-def test_two_recalls_of_a_file_compute_at_once_and_those_that_wait_for_a_model_hold_up_nobody(
+def test_two_recalls_compute_concurrently_and_recalls_that_wait_for_a_model_block_none(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentkit_prompts.system.concurrency_limit._PATIENCE", 10 * LONG)

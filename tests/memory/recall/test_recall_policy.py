@@ -1,4 +1,4 @@
-"""Scores, choice and explanation of what is recalled."""
+"""Scores, selection and explanation of recalled items."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ def write(docs: Path, *texts: str) -> None:
         (docs / f"{number:02}.md").write_text(said)
 
 
-def test_every_score_is_the_sum_of_its_parts_and_every_candidate_says_what_became_of_it(
-    memory: Memory, docs: Path
-) -> None:
+def test_each_score_is_the_sum_of_its_parts_and_each_candidate_has_a_reason(memory: Memory, docs: Path) -> None:
     write(docs, "The heron nests.", "A heron eats eels.", "The heron nests!", "Eels are fish, in March too.")
     memory.ingest(docs)
     memory.session("a").append(Message("user", "I saw a heron.", name="Ada"), Message("user", "Eels?", name="Bo"))
@@ -49,7 +47,7 @@ def test_every_score_is_the_sum_of_its_parts_and_every_candidate_says_what_becam
     assert recall[0].score is not None and recall[1].score is not None and 1 > recall[0].score >= recall[1].score > 0
 
 
-def test_what_was_recalled_is_logged_with_every_candidate(memory: Memory, docs: Path) -> None:
+def test_a_recall_is_logged_with_each_candidate(memory: Memory, docs: Path) -> None:
     write(docs, "The heron nests.", "A heron eats eels.")
     memory.ingest(docs)
     memory.facts.add("Herons are birds.")
@@ -89,7 +87,7 @@ def test_subject_and_object_are_distinguished_by_word_order(memory: Memory, one:
     for fact in (one, other, f"{one.upper()}!"):
         memory.facts.add(fact)
     told = {fact.text for fact in memory.recall(f"{one}?", limit=10).knowledge}
-    assert other in told and len(told) == 2  # casing and punctuation are still one thing
+    assert other in told and len(told) == 2  # case and punctuation are still ignored
 
 
 @pytest.mark.parametrize(
@@ -103,14 +101,14 @@ def test_subject_and_object_are_distinguished_by_word_order(memory: Memory, one:
         ("Bob said 👍 to the plan", "Bob said 👎 to the plan"),
     ],
 )
-def test_what_differs_by_a_sign_is_not_the_same(memory: Memory, one: str, other: str) -> None:
+def test_texts_that_differ_by_a_sign_are_different(memory: Memory, one: str, other: str) -> None:
     for fact in (one, other, f"> **{one.upper()}**."):
         memory.facts.add(fact)
     told = {fact.text for fact in memory.recall(f"{one}?", limit=10).knowledge}
-    assert other in told and len(told) == 2  # Markdown is still one thing
+    assert other in told and len(told) == 2  # Markdown is still ignored
 
 
-def test_a_budget_of_tokens_is_kept_and_what_is_too_long_is_passed_over(memory: Memory, docs: Path) -> None:
+def test_a_budget_of_tokens_is_kept_and_long_texts_are_skipped(memory: Memory, docs: Path) -> None:
     write(docs, "The heron and the weir. " + " ".join(f"n{n}" for n in range(80)), "heron weir", "heron pond")
     memory.ingest(docs)
     recall = memory.recall("heron weir", policy=replace(DEFAULT, tokens=8))
@@ -118,7 +116,7 @@ def test_a_budget_of_tokens_is_kept_and_what_is_too_long_is_passed_over(memory: 
     assert any("tokens" in row.why for row in recall.explain() if not row.used)
 
 
-def test_a_budget_of_tokens_is_of_all_that_is_used_together(memory: Memory, docs: Path) -> None:
+def test_a_budget_of_tokens_applies_to_all_used_items_together(memory: Memory, docs: Path) -> None:
     write(docs, "heron weir", "heron pond")
     memory.ingest(docs)
     (size,) = {ESTIMATE.count(text) for text in ("heron weir", "heron pond")}
@@ -128,7 +126,7 @@ def test_a_budget_of_tokens_is_of_all_that_is_used_together(memory: Memory, docs
     assert reasons == [f"has {size} tokens, 1 were left"]
 
 
-def test_diversity_prefers_what_says_something_else(memory: Memory, docs: Path) -> None:
+def test_diversity_prefers_different_texts(memory: Memory, docs: Path) -> None:
     write(docs, "heron weir eel dawn one", "heron weir eel dawn two", "heron meadow in the long grass")
     memory.ingest(docs)
     assert [each.text[:10] for each in memory.recall("heron weir eel", limit=2)] == ["heron weir"] * 2
@@ -136,7 +134,7 @@ def test_diversity_prefers_what_says_something_else(memory: Memory, docs: Path) 
     assert "meadow" in diverse[1].text
 
 
-def test_what_is_newer_counts_more_where_a_policy_says_so(memory: Memory) -> None:
+def test_a_policy_with_recency_prefers_newer_turns(memory: Memory) -> None:
     session = memory.session("a")
     session.append(Message("user", "The heron is at the weir, I saw it.", name="Ada"), said_at=1e9)
     session.append(Message("user", "The heron is at the lake, I saw it.", name="Ada"), said_at=1.2e9)
@@ -163,7 +161,7 @@ def test_a_custom_scorer_adds_its_part(memory: Memory, docs: Path) -> None:
 
 
 class Odd:
-    """A scorer that returns or raises whatever it is given."""
+    """Scorer that returns or raises a given value."""
 
     name = "odd"
 
@@ -177,7 +175,7 @@ class Odd:
 
 
 @pytest.mark.parametrize("outcome", [None, [], [1.0, 2.0], [math.nan], [math.inf], ["x"], ZeroDivisionError("by zero")])
-def test_a_part_with_invalid_scores_is_named(memory: Memory, docs: Path, outcome: object) -> None:
+def test_the_error_names_a_part_with_invalid_scores(memory: Memory, docs: Path, outcome: object) -> None:
     write(docs, "The heron nests.")
     memory.ingest(docs)
     with raises(InvalidArgument, path="RecallPolicy 'default': 'odd'"):
@@ -190,7 +188,7 @@ class OddRetriever(Odd):
     name = "bm25"
 
 
-def test_the_weight_of_each_term_is_read_off_the_scores() -> None:
+def test_the_weight_of_each_term_is_computed_from_the_scores() -> None:
     rng = random.Random(7)
     weights = {term: rng.uniform(0.1, 8) for term in range(6)}
     held = [{term: rng.uniform(0.3, 2) for term in rng.sample(range(6), 3)} for _ in range(40)]
@@ -204,14 +202,14 @@ def test_the_weight_of_each_term_is_read_off_the_scores() -> None:
 
 
 @pytest.mark.parametrize("question", ["", "   ", "?!", "who are you", "\0\ud800", "'; DROP TABLE items; --", "%s{{x}}"])
-def test_questions_of_nothing_and_of_strange_characters(memory: Memory, docs: Path, question: str) -> None:
+def test_empty_questions_and_unusual_characters_are_accepted(memory: Memory, docs: Path, question: str) -> None:
     write(docs, "zebra")
     memory.ingest(docs)
     assert memory.recall(question) == ()
     assert memory.recall(question + " zebra")[0].text == "zebra"
 
 
-def test_a_question_of_a_megabyte_is_searched_by_both_ends(memory: Memory, docs: Path) -> None:
+def test_a_question_of_a_megabyte_is_searched_by_its_start_and_its_end(memory: Memory, docs: Path) -> None:
     write(docs, "zebra", "giraffe", "okapi")
     memory.ingest(docs)
     pasted = "word " * 100_000

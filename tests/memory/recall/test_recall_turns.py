@@ -1,4 +1,4 @@
-"""Recalling turns: neighbours, speakers, dates, and what a reader sees anyway."""
+"""Recall of turns: neighbours, speakers, dates, and turns that are already visible."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ START = datetime(2024, 3, 4, 9, tzinfo=UTC).timestamp()
 
 
 def talk(session: StoredSession, *lines: str, day: float = 0.0) -> None:
-    """Append lines `Name: text`, all at once, `day` days after the start."""
+    """Append lines `Name: text` in one append, `day` days after the start."""
     for line in lines:
         name, text = line.split(": ", 1)
         session.append(Message("user", text, name=name), said_at=START + day * DAY)
@@ -28,7 +28,7 @@ def recalled(memory: Memory, question: str, **options: object) -> list[str]:
     return [found.text for found in memory.recall(question, **options)]  # type: ignore[arg-type]
 
 
-def test_turns_are_recalled_with_speaker_time_and_place(either: Memory) -> None:
+def test_turns_are_recalled_with_speaker_time_and_position(either: Memory) -> None:
     talk(either.session("walk"), "Ada: The heron nests behind the weir.", "Bo: Lovely.")
     recall = either.recall("Where does the heron nest?")
     found = recall.recalled[0]
@@ -47,7 +47,7 @@ def test_an_answer_is_found_by_the_question_it_answers(memory: Memory) -> None:
     assert "The bassoon, since school." not in recalled(memory, "Which instrument does Bo play?", policy="bm25")
 
 
-def test_messages_of_one_role_are_found_among_many_of_the_other(memory: Memory) -> None:
+def test_messages_of_one_role_are_found_among_many_of_another_role(memory: Memory) -> None:
     session = memory.session("a")
     session.append(Message("user", "The warranty ends in May, I think, or somewhat later than that in the summer."))
     for number in range(200):
@@ -65,7 +65,7 @@ def test_turns_of_a_speaker_named_in_the_question_come_first(memory: Memory) -> 
     assert recalled(memory, "What is BO's favourite colour?")[0] == "My favourite colour is a pale green."
 
 
-def test_i_am_the_user_and_you_are_the_assistant(memory: Memory) -> None:
+def test_i_means_the_user_and_you_means_the_assistant(memory: Memory) -> None:
     session = memory.session("a")
     session.append(Message("assistant", "The red bicycle is a fine bicycle."), Message("user", "Red bicycle it is."))
     session.append(Message("assistant", "Anything else?"), Message("user", "No, thanks."))
@@ -73,7 +73,7 @@ def test_i_am_the_user_and_you_are_the_assistant(memory: Memory) -> None:
     assert recalled(memory, "What did you say of the red bicycle?")[0] == "The red bicycle is a fine bicycle."
 
 
-def test_turns_of_the_asked_date_come_before_others(memory: Memory) -> None:
+def test_turns_of_the_date_in_the_question_precede_other_turns(memory: Memory) -> None:
     session = memory.session("a")
     for day, place in ((0, "Leeds"), (40, "York"), (80, "Hull")):
         talk(session, f"Ada: The choir sings in {place} this time.", f"Bo: I shall be in {place} too.", day=day)
@@ -88,7 +88,7 @@ def test_turns_of_the_asked_date_come_before_others(memory: Memory) -> None:
     assert "York" in recalled(memory, "Where did the choir sing last week?", now=week_after.replace(tzinfo=None))[0]
 
 
-def test_a_question_for_a_time_or_a_number_prefers_what_holds_one(memory: Memory) -> None:
+def test_a_question_for_a_time_or_a_number_prefers_texts_with_one(memory: Memory) -> None:
     talk(
         memory.session("a"),
         "Ada: The new kiln is great.",
@@ -101,7 +101,7 @@ def test_a_question_for_a_time_or_a_number_prefers_what_holds_one(memory: Memory
     assert recalled(memory, "How many carried the new kiln?")[0] == "The new kiln took 3 people to lift."
 
 
-def test_the_conversation_that_is_going_on_is_not_recalled_but_another_one_is(either: Memory) -> None:
+def test_the_current_conversation_is_not_recalled_but_other_conversations(either: Memory) -> None:
     session, other = either.session("now"), either.session("before")
     talk(other, "Ada: The heron nests behind the weir.")
     talk(session, "Ada: The heron eats eels.", "Bo: And the heron sleeps.")
@@ -128,7 +128,7 @@ def test_a_fork_hides_shared_turns_but_not_later_turns_of_its_parent(memory: Mem
     assert recalled(memory, "heron", session=parent) == ["The heron eats newts."]
 
 
-def test_a_session_of_another_store_hides_nothing(memory: Memory, tmp_path: Path) -> None:
+def test_a_session_of_another_store_hides_no_turn(memory: Memory, tmp_path: Path) -> None:
     talk(memory.session("a"), "Ada: The heron eats eels.")
     with Memory(tmp_path / "elsewhere") as other:
         session = other.session("a")
@@ -136,7 +136,7 @@ def test_a_session_of_another_store_hides_nothing(memory: Memory, tmp_path: Path
         assert recalled(memory, "heron", session=session) == ["The heron eats eels."]
 
 
-def test_somebody_elses_turns_are_not_even_neighbours(either: Memory) -> None:
+def test_turns_of_other_users_are_not_neighbours(either: Memory) -> None:
     ada, bob = (either.within(Scope("t", user=name)) for name in ("ada", "bob"))
     talk(ada.session("a"), "Ada: Which instrument do you play?", "Ada: The bassoon.")
     talk(bob.session("a"), "Bob: Which instrument do you play?", "Bob: The oboe.")
@@ -145,7 +145,7 @@ def test_somebody_elses_turns_are_not_even_neighbours(either: Memory) -> None:
     assert all("oboe" not in row.text for row in recall.explain())
 
 
-def test_the_question_itself_is_no_answer(memory: Memory, docs: Path) -> None:
+def test_the_question_itself_is_not_an_answer(memory: Memory, docs: Path) -> None:
     (docs / "a.md").write_text("Who keeps the key?")
     memory.ingest(docs)
     memory.session("a").append(Message("user", "who keeps the key"), Message("assistant", "The warden keeps it."))
@@ -155,7 +155,7 @@ def test_the_question_itself_is_no_answer(memory: Memory, docs: Path) -> None:
     assert dropped.why.rpartition("; ")[2] == "repeats the question"
 
 
-def test_a_turn_that_says_the_words_of_the_question_in_another_order_answers_it(memory: Memory) -> None:
+def test_a_turn_with_the_words_of_the_question_in_another_order_answers_it(memory: Memory) -> None:
     memory.session("a").append(Message("user", "did Alice pay Bob?"), Message("user", "Bob did pay Alice"))
     assert recalled(memory, "Did Alice pay Bob?") == ["Bob did pay Alice"]
 
@@ -169,7 +169,7 @@ def test_the_turn_after_a_hit_is_a_candidate(home: Path, embedder: Words | None)
         assert "neighbour of a hit" in {row.text: row.why for row in recall.explain()}["Behind the weir."]
 
 
-def test_neighbours_of_long_texts_lend_little(memory: Memory) -> None:
+def test_neighbours_of_long_texts_add_little_to_the_score(memory: Memory) -> None:
     session = memory.session("a")
     session.append(Message("user", "I named my boat Halcyon. Which paint is best for it?"))
     session.append(Message("assistant", "For paint there are many choices. " + "Sand it, prime it, wait a day. " * 40))
@@ -180,7 +180,7 @@ def test_neighbours_of_long_texts_lend_little(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("policy", [*POLICIES])
-def test_every_policy_answers_or_has_nothing_to_ask(memory: Memory, policy: str) -> None:
+def test_each_policy_except_dense_answers_without_an_embedder(memory: Memory, policy: str) -> None:
     talk(memory.session("a"), "Ada: The heron eats eels.")
     memory.worker().drain()
     assert recalled(memory, "heron", policy=policy) == ([] if policy == "dense" else ["The heron eats eels."])

@@ -1,4 +1,4 @@
-"""Whose memory is read: never anybody else's, not even through the scores."""
+"""Scopes of recall: no text of another scope is read, and no score depends on it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.raising import raises
 
 
 def test_the_longest_names_of_a_scope_can_be_stored(either: Memory) -> None:
-    draw = random.Random(1)  # what can be compressed takes less
+    draw = random.Random(1)  # compressible text would be shorter
     names = ["".join(chr(draw.randrange(0x20000, 0x2A6DF)) for _ in range(162)) for _ in range(4)]
     theirs = either.within(Scope(names[0], names[1], names[2], f"{names[3]}abcdefgh"))
     theirs.session("talk").append(Message("user", "I saw a zebra"))
@@ -40,16 +40,16 @@ def test_memory_cannot_be_opened_without_a_tenant(home: Path) -> None:
     assert not home.exists()
 
 
-def test_narrowing_keeps_the_tenant_and_what_was_named() -> None:
+def test_narrow_keeps_the_tenant_and_the_given_names() -> None:
     assert Scope("t", agent="a").narrow(user="u") == Scope("t", user="u", agent="a")
 
 
-def test_a_reader_sees_what_is_shared_and_what_is_theirs() -> None:
+def test_a_reader_can_read_shared_scopes_and_its_scope() -> None:
     assert set(Scope("t", user="u").readable()) == {Scope("t"), Scope("t", user="u")}
     assert len(Scope("t", "u", "s", "a").readable()) == 8
 
 
-def test_quotes_and_percent_signs_in_a_scope_are_only_characters(either: Memory, docs: Path) -> None:
+def test_quotes_and_percent_signs_in_a_scope_are_literal(either: Memory, docs: Path) -> None:
     (docs / "a.md").write_text("The zebra lives here.")
     odd = either.within("o'Brien\"; DROP TABLE items; --%_")
     odd.ingest(docs)
@@ -73,7 +73,7 @@ RUNS = count()
 
 @given(written=st.lists(st.tuples(SCOPES, WORDS), min_size=1, max_size=6), reader=SCOPES, question=WORDS)
 @settings(max_examples=tries(5, 15))
-def test_recall_is_the_same_whether_other_scopes_hold_anything_or_not(
+def test_a_recall_does_not_depend_on_the_content_of_other_scopes(
     crowded: Memory,
     tmp_path_factory: pytest.TempPathFactory,
     written: list[tuple[Scope, str]],
@@ -81,7 +81,7 @@ def test_recall_is_the_same_whether_other_scopes_hold_anything_or_not(
     question: str,
 ) -> None:
     def recalled(entries: list[tuple[Scope, str]]) -> list[tuple[str, float | None]]:
-        run = next(RUNS)  # tenants of its own, beside those of every run before
+        run = next(RUNS)  # separate tenants for each run
         folder = tmp_path_factory.mktemp("run")
         for number, (scope, words) in enumerate(entries):
             file = folder / f"{number}.txt"
@@ -100,10 +100,10 @@ def test_recall_is_the_same_whether_other_scopes_hold_anything_or_not(
 
 
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 8))])
-def test_an_index_answers_for_the_scopes_that_are_asked_for_however_its_points_came_and_went(
+def test_an_index_answers_for_the_requested_scopes_after_any_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(qdrant_edge, "_MAX_SCOPES", 3)  # how many it knows by heart
+    monkeypatch.setattr(qdrant_edge, "_MAX_SCOPES", 3)  # the size of its cache
     draw = random.Random(seed)
     index = EdgeIndex(tmp_path, 4)
     held: dict[str, tuple[int, int]] = {}
@@ -142,7 +142,7 @@ def test_an_index_answers_for_the_scopes_that_are_asked_for_however_its_points_c
     index.close()
 
 
-def test_a_wrong_scope_in_the_index_is_stopped_by_sql(memory: Memory, docs: Path) -> None:
+def test_sql_filters_a_wrong_scope_in_the_index(memory: Memory, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     other = memory.within("other")
     other.ingest(docs)

@@ -42,7 +42,7 @@ def test_shared_documents_are_read_by_name_and_belong_to_no_tenant(either: Memor
     assert reader.erase("acme").complete
     assert [Path(document.source).name for document in reader.recall("zebra").documents] == ["returns.md"]
     assert either.admin.verify().ok
-    # The shared document is forgotten through its own handle only.
+    # Only the handle of the shared documents can forget the shared document.
     shared = either.shared_documents("manuals")
     (document,) = shared
     assert not any(memory.documents.forget(document.source) for memory in (either, reader))
@@ -75,7 +75,7 @@ def test_a_tenant_without_documents_is_reported_once(either: Memory, caplog: pyt
         assert [record.getMessage() for record in caplog.records] == reader.missing_documents()
         return [record.getMessage().split(",")[0] for record in caplog.records]
 
-    # An empty store has nothing to miss; a tenant is checked once in a process.
+    # An empty store misses no documents; a tenant is checked once in a process.
     assert either.within("first").missing_documents() == []
     either.within(Scope("bolt", user="bob")).documents.add(TEXT, source="bob")
     either.within("acme").session("talk")

@@ -1,4 +1,4 @@
-"""Changing the model of a store: built beside the one that is read, checked, flipped, and safe to kill anywhere."""
+"""Change of the embedder of a store: a second space is built, checked and activated, with kills at any point."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ANIMALS = NAMES.split(" ")
 
 @pytest.fixture
 def filled(either: Memory, docs: Path) -> Memory:
-    """A memory with some chunks, found by BM25."""
+    """Memory with some chunks, found by BM25."""
     write(docs)
     either.ingest(docs)
     return either
@@ -73,7 +73,7 @@ def kept(memory: Memory) -> dict[str, int]:
 
 
 def whole(memory: Memory, model: str) -> None:
-    """The store is read by the model, every item is in its space once and in no other, and nothing is left over."""
+    """Check that the store uses the model, that its space has each item once, and that no other space remains."""
     memory.recall("x")
     found = memory.admin.verify()
     assert (found.ok, found.pending, found.space) == (True, 0, space_name(model))
@@ -84,7 +84,7 @@ def whole(memory: Memory, model: str) -> None:
     assert spaces(memory) == {space_name(model): (model, "active")}
 
 
-def test_a_store_found_by_words_is_found_by_meaning_afterwards(filled: Memory) -> None:
+def test_a_store_searched_by_words_is_searched_by_meaning_after_a_change(filled: Memory) -> None:
     seen: list[ReembedProgress] = []
     done = filled.admin.reembed(Words(), on_progress=seen.append)
     assert (done.flipped, done.why, done.items, done.failing, done.left) == (True, "", 17, 0, ())
@@ -99,7 +99,7 @@ def test_a_store_found_by_words_is_found_by_meaning_afterwards(filled: Memory) -
     whole(filled, "words-1")
 
 
-def test_one_model_is_replaced_by_another_and_nothing_of_it_is_left(filled: Memory) -> None:
+def test_another_model_replaces_the_model_and_all_its_vectors(filled: Memory) -> None:
     filled.admin.reembed(Words("one", 48))
     filled.recall("pond badger")
     done = filled.admin.reembed(Words("two", 96))
@@ -112,17 +112,17 @@ def test_one_model_is_replaced_by_another_and_nothing_of_it_is_left(filled: Memo
     whole(filled, "two")
 
 
-def test_words_alone_can_be_gone_back_to(filled: Memory) -> None:
+def test_a_store_can_return_to_words_alone(filled: Memory) -> None:
     filled.admin.reembed(Words())
     assert filled.admin.reembed(None).flipped
     assert (filled.model, best(filled, "puma")) == ("", "puma")
     assert kept(filled) == {}
     whole(filled, "")
-    assert filled.admin.reembed(Words()).flipped  # and back again, into a space that was dropped
+    assert filled.admin.reembed(Words()).flipped  # and again to the model, into a dropped space
     whole(filled, "words-1")
 
 
-def test_a_store_that_was_never_indexed_can_change_too(either: Memory) -> None:
+def test_a_store_without_an_index_can_change_its_model(either: Memory) -> None:
     either.session("s").append(Message("user", "My heron is called Zeppelin."))
 
     def meanwhile(progress: ReembedProgress) -> None:
@@ -131,14 +131,14 @@ def test_a_store_that_was_never_indexed_can_change_too(either: Memory) -> None:
 
     assert either.admin.reembed(Words(), on_progress=meanwhile).flipped
     until = time.monotonic() + LONG
-    while either.admin.reembed(Words()).left and time.monotonic() < until:  # that recall is still opening its index
+    while either.admin.reembed(Words()).left and time.monotonic() < until:  # this recall is still opening its index
         time.sleep(0.05)
     either.worker().drain()
     assert "Zeppelin" in either.recall("heron", policy="dense")[0].text
     whole(either, "words-1")
 
 
-def test_a_comparison_that_outlasts_a_change_of_the_model_queues_nothing_for_the_space_that_was_dropped(
+def test_a_comparison_longer_than_a_change_queues_nothing_for_the_dropped_space(
     filled: Memory, database: Database, tmp_path: Path
 ) -> None:
     filled.recall("heron")
@@ -153,7 +153,7 @@ def test_a_comparison_that_outlasts_a_change_of_the_model_queues_nothing_for_the
     whole(filled, "words-1")
 
 
-def test_a_space_that_is_read_is_never_forgotten(filled: Memory, database: Database) -> None:
+def test_the_active_space_is_not_dropped(filled: Memory, database: Database) -> None:
     filled.admin.reembed(Words())
     with database.read() as connection:
         active = active_space(connection)
@@ -161,14 +161,14 @@ def test_a_space_that_is_read_is_never_forgotten(filled: Memory, database: Datab
     whole(filled, "words-1")
 
 
-def test_changing_to_the_model_that_is_read_does_nothing(filled: Memory) -> None:
+def test_a_change_to_the_active_model_has_no_effect(filled: Memory) -> None:
     filled.admin.reembed(Words())
     again = Words()
     done = filled.admin.reembed(again)
     assert (done.flipped, done.items, done.checks, again.calls) == (True, 17, (), [])
 
 
-def test_a_new_store_is_read_by_the_embedder_it_is_opened_with(home: Path, docs: Path) -> None:
+def test_a_new_store_uses_the_embedder_of_its_opening(home: Path, docs: Path) -> None:
     write(docs)
     embedder = Words()
     with Memory(home, embedder=embedder) as memory:
@@ -181,12 +181,12 @@ def test_a_new_store_is_read_by_the_embedder_it_is_opened_with(home: Path, docs:
         whole(memory, "words-1")
     asked = len(embedder.asked)
     with Memory(home, embedder=embedder) as memory:
-        assert len(embedder.asked) == asked  # how long its vectors are is known
+        assert len(embedder.asked) == asked  # the length of its vectors is known
         assert best(memory, "puma burrow", policy="dense") == "puma"
     assert asked == 1 + 17 + 1 + 3  # its length, chunks, a turn, questions
 
 
-def test_a_store_that_was_opened_before_but_holds_nothing_takes_any_embedder(home: Path) -> None:
+def test_an_empty_store_accepts_any_embedder(home: Path) -> None:
     with Memory(home) as memory:
         memory.recall("x")
     for model in ("one", "two"):
@@ -195,7 +195,7 @@ def test_a_store_that_was_opened_before_but_holds_nothing_takes_any_embedder(hom
 
 
 @pytest.mark.parametrize("before", ["", "one"])
-def test_another_embedder_than_the_store_is_read_by_is_refused(filled: Memory, tmp_path: Path, before: str) -> None:
+def test_an_embedder_that_differs_from_the_active_model_is_refused(filled: Memory, tmp_path: Path, before: str) -> None:
     if before:
         filled.admin.reembed(Words("one"))
     with raises(EmbedderError, name="embedder", value="x"):
@@ -205,7 +205,7 @@ def test_another_embedder_than_the_store_is_read_by_is_refused(filled: Memory, t
     whole(filled, before)
 
 
-def test_without_its_embedder_a_store_is_found_by_words_and_what_is_new_waits(home: Path, docs: Path) -> None:
+def test_a_store_without_its_embedder_is_searched_by_words_and_new_items_wait(home: Path, docs: Path) -> None:
     write(docs)
     with Memory(home, embedder=Words()) as memory:
         memory.ingest(docs)
@@ -217,12 +217,12 @@ def test_without_its_embedder_a_store_is_found_by_words_and_what_is_new_waits(ho
         assert any("opened without an embedder of it" in each for each in found.degraded)
         problems = memory.admin.verify().problems
         assert "BM25 still works" in "".join(problems.values())
-    with Memory(home, embedder=Words()) as memory:  # at once, not when its next try is due
+    with Memory(home, embedder=Words()) as memory:  # immediately, before its next retry is due
         memory.worker().drain()
         whole(memory, "words-1")
 
 
-def test_what_is_written_while_a_space_is_built_reaches_both(filled: Memory, docs: Path) -> None:
+def test_items_written_during_a_build_are_added_to_both_spaces(filled: Memory, docs: Path) -> None:
     def meanwhile(progress: ReembedProgress) -> None:
         if progress.done:
             return
@@ -239,7 +239,7 @@ def test_what_is_written_while_a_space_is_built_reaches_both(filled: Memory, doc
     whole(filled, "words-1")
 
 
-def test_recall_goes_on_from_other_threads_all_the_time(filled: Memory) -> None:
+def test_recalls_of_other_threads_continue_during_changes(filled: Memory) -> None:
     stop, wrong, done = threading.Event(), [], []
 
     def ask() -> None:
@@ -250,7 +250,7 @@ def test_recall_goes_on_from_other_threads_all_the_time(filled: Memory) -> None:
             number += 1
             done.append(name)
             stop.wait(0.01)
-            # A recall does not wait for an index that another thread opens: it searches SQL, and says so.
+            # A recall does not wait for an index that another thread opens: it searches SQL, and reports this.
             degraded = [reason for reason in found.degraded if "the index is being opened" not in reason]
             if name not in [Path(each.source or "").stem for each in found] or degraded:
                 wrong.append((name, found, found.degraded))
@@ -281,14 +281,14 @@ def test_a_background_worker_follows_the_model(filled: Memory, docs: Path) -> No
     whole(filled, "two")
 
 
-# What the gate keeps out.
+# The gate.
 
 
 def constant(text: str) -> list[float]:
     return [1.0] * 64
 
 
-def test_a_model_that_finds_nothing_is_not_read_and_the_old_one_goes_on(filled: Memory) -> None:
+def test_a_model_that_finds_nothing_is_refused_and_the_old_model_stays_active(filled: Memory) -> None:
     filled.admin.reembed(Words("good"))
     done = filled.admin.reembed(Words("bad", wrong=constant))
     assert not done.flipped
@@ -303,7 +303,7 @@ def test_a_model_that_finds_nothing_is_not_read_and_the_old_one_goes_on(filled: 
     whole(filled, "good")
 
 
-def test_what_was_built_is_kept_and_checked_again(filled: Memory) -> None:
+def test_a_built_space_is_kept_and_checked_again(filled: Memory) -> None:
     assert not filled.admin.reembed(Words("bad", wrong=constant)).flipped
     again = Words("bad", wrong=constant)
     assert filled.admin.reembed(again, gate=None).flipped
@@ -311,8 +311,8 @@ def test_what_was_built_is_kept_and_checked_again(filled: Memory) -> None:
     whole(filled, "bad")
 
 
-def test_what_was_used_of_recent_recalls_has_to_be_proposed_again(filled: Memory, docs: Path) -> None:
-    """Found by meaning alone before, found by nothing now."""
+def test_the_gate_requires_the_used_results_of_recent_recalls(filled: Memory, docs: Path) -> None:
+    """The result was found only by meaning, and the new model does not find it."""
     near = Words("near", wrong=lambda said: Words("near").vector("feline") if "puma" in said or said == "cat" else None)
     filled.admin.reembed(near)
     assert best(filled, "cat") == "puma"
@@ -328,7 +328,7 @@ def test_what_was_used_of_recent_recalls_has_to_be_proposed_again(filled: Memory
     assert filled.admin.reembed(far, gate=Gate(overlap=0.0)).flipped
 
 
-def test_questions_of_ones_own_are_asked_of_both(filled: Memory) -> None:
+def test_custom_questions_are_searched_in_both_spaces(filled: Memory) -> None:
     filled.admin.reembed(Words("one"))
     good = Gate(questions=["where does the puma drink?", "which burrow has the newt?"])
     done = filled.admin.reembed(Words("two"), gate=good)
@@ -336,7 +336,7 @@ def test_questions_of_ones_own_are_asked_of_both(filled: Memory) -> None:
     assert (done.checks[2].name, done.checks[2].tried > 10, done.checks[2].share) == ("questions", True, 1.0)
 
 
-def test_questions_are_asked_in_the_scope_of_the_memory(home: Path, docs: Path) -> None:
+def test_questions_are_searched_in_the_scope_of_the_memory(home: Path, docs: Path) -> None:
     write(docs)
     with Memory(home) as memory:
         memory.ingest(docs)
@@ -347,7 +347,7 @@ def test_questions_are_asked_in_the_scope_of_the_memory(home: Path, docs: Path) 
 
 @pytest.fixture
 def hurried(filled: Memory, monkeypatch: pytest.MonkeyPatch) -> Memory:
-    """The same, by a clock that is half a second later each time it is read; no embedder is left in peace."""
+    """The same memory, with a clock that advances by half a second at each read; no embedder has a pause."""
     seconds = count(2_000_000_000)
     StoreProbe(filled).set_clock(lambda: next(seconds) / 2)
     monkeypatch.setitem(Encoder.__init__.__kwdefaults__ or {}, "pause", 0.0)
@@ -355,7 +355,7 @@ def hurried(filled: Memory, monkeypatch: pytest.MonkeyPatch) -> Memory:
 
 
 @pytest.mark.parametrize(("failures", "flipped"), [(2, True), (3, False)])
-def test_an_item_is_tried_three_times_before_the_change_ends(hurried: Memory, failures: int, flipped: bool) -> None:
+def test_an_item_is_embedded_three_times_before_the_change_ends(hurried: Memory, failures: int, flipped: bool) -> None:
     words, seen = Words(), [0]
 
     def poison(text: str) -> list[float] | None:
@@ -373,11 +373,11 @@ def test_an_item_is_tried_three_times_before_the_change_ends(hurried: Memory, fa
 
 
 def index_of(target: Path | str, tmp_path: Path) -> Path | None:
-    """Return where the index of `either` is, if it is not in the folder of the store."""
+    """Return the folder of the index of `either`, if it is not in the folder of the store."""
     return tmp_path / "index" if isinstance(target, str) else None
 
 
-def test_items_that_cannot_be_embedded_keep_a_space_from_being_read(hurried: Memory, tmp_path: Path) -> None:
+def test_items_that_cannot_be_embedded_prevent_the_activation_of_a_space(hurried: Memory, tmp_path: Path) -> None:
     def poison(said: str) -> list[float] | None:
         return [float("nan")] * 64 if "puma" in said else None
 
@@ -391,7 +391,7 @@ def test_items_that_cannot_be_embedded_keep_a_space_from_being_read(hurried: Mem
     target = StoreProbe(hurried).target
     hurried.close()
     with Memory(target, index=index_of(target, tmp_path), embedder=Words()) as memory:
-        memory.worker().drain()  # at once, not when its next try is due
+        memory.worker().drain()  # immediately, before its next retry is due
         whole(memory, "words-1")
 
 
@@ -404,10 +404,10 @@ def test_items_that_cannot_be_embedded_keep_a_space_from_being_read(hurried: Mem
         ("reembed.flipped", Gate(self_retrieval=0.0)),
     ],
 )
-def test_removals_that_still_wait_do_not_count_as_items_without_a_vector(
+def test_waiting_removals_are_not_counted_as_items_without_a_vector(
     filled: Memory, monkeypatch: pytest.MonkeyPatch, point: str, gate: Gate | None
 ) -> None:
-    """They may outnumber the items that stay."""
+    """Their number can be above the number of remaining items."""
     removed: list[str] = []
 
     def remove(name: str) -> None:
@@ -424,14 +424,14 @@ def test_removals_that_still_wait_do_not_count_as_items_without_a_vector(
 
 
 @pytest.mark.parametrize("names", [ANIMALS, ["puma", "quail"]])
-def test_without_a_gate_a_space_is_read_whatever_failed(hurried: Memory, names: Sequence[str]) -> None:
+def test_a_space_is_activated_without_a_gate_despite_failures(hurried: Memory, names: Sequence[str]) -> None:
     poison = Words(wrong=lambda said: [float("nan")] * 64 if any(name in said for name in names) else None)
     done = hurried.admin.reembed(poison, gate=None)
     assert (done.flipped, done.why, done.failing, done.checks) == (True, "", len(names), ())
     assert best(hurried, "puma") == "puma"  # by its words
 
 
-def test_a_model_that_is_away_leaves_everything_as_it_was(hurried: Memory) -> None:
+def test_an_unavailable_model_changes_nothing(hurried: Memory) -> None:
     class Away(Words):
         here = True
 
@@ -476,7 +476,7 @@ POINTS = sorted(name for name in FAILPOINTS if name.split(".")[0] in ("index", "
 @pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="killed by signals")
 @pytest.mark.parametrize("kind", thinned(["postgresql", "sqlite"]))
-def test_killed_between_any_two_writes_the_next_call_goes_on(
+def test_the_next_call_continues_a_change_killed_between_any_two_writes(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path, docs: Path, programs: Forks
 ) -> None:
     target = str(tmp_path / "store") if kind == "sqlite" else request.getfixturevalue("fresh_postgres")
@@ -494,7 +494,7 @@ def test_killed_between_any_two_writes_the_next_call_goes_on(
             found = memory.model
             assert found in (before, model)
         with Memory(target, index=index, embedder=Words(found)) as memory:
-            assert best(memory, "burrow puma", policy="dense") == "puma"  # one of them is read, and is whole
+            assert best(memory, "burrow puma", policy="dense") == "puma"  # the active space is complete
             assert memory.admin.verify().ok
             memory.ingest(docs)
             assert memory.admin.reembed(Words(model)).flipped
@@ -505,7 +505,7 @@ def test_killed_between_any_two_writes_the_next_call_goes_on(
 
 
 @pytest.mark.long
-def test_a_second_process_reads_the_old_space_until_it_can_read_the_new_one(
+def test_a_second_process_uses_the_old_space_until_it_can_open_the_new_space(
     home: Path, docs: Path, programs: Forks
 ) -> None:
     write(docs)
@@ -514,11 +514,11 @@ def test_a_second_process_reads_the_old_space_until_it_can_read_the_new_one(
         assert best(owner, "burrow puma", policy="dense") == "puma"
         done = programs.start("-c", CHANGE, home, home / "index", "two")
         assert (done.wait(), done.output(), done.errors()) == (0, "True\n", "")
-        assert spaces(owner)[f"{SPACE}+one"] == ("one", "retired")  # whose index is open here
+        assert spaces(owner)[f"{SPACE}+one"] == ("one", "retired")  # its index is open in this process
         found = owner.recall("burrow puma", limit=1)
         assert Path(found[0].source or "").stem == "puma"
         assert any("uses model 'two'" in each for each in found.degraded)
-        owner.admin.reembed(Words("two"))  # which sweeps
+        owner.admin.reembed(Words("two"))  # removes unused spaces
         assert best(owner, "burrow puma", policy="dense") == "puma"
         whole(owner, "two")
 
@@ -541,7 +541,7 @@ def test_two_processes_do_not_build_the_same_folder(home: Path, docs: Path) -> N
 
 
 class Server(QdrantClient):
-    """Local mode in the place of a server: it stays when one of its users closes."""
+    """Local mode instead of a server: it stays open when one of its users closes."""
 
     def close(self, grpc_grace: float | None = None, **_: Any) -> None:
         pass
@@ -553,7 +553,7 @@ def opener() -> Iterator[Callable[[str, int], QdrantIndex]]:
     yield lambda space, dimensions: QdrantIndex(server, space.replace("+", "-"), dimensions, shared=True)
 
 
-def test_on_a_server_two_may_build_and_others_read_without_a_break(
+def test_two_processes_can_build_on_a_server_during_recalls(
     tmp_path: Path, docs: Path, opener: Callable[[str, int], QdrantIndex]
 ) -> None:
     write(docs)
@@ -574,7 +574,7 @@ def test_on_a_server_two_may_build_and_others_read_without_a_break(
             whole(each, "two")
 
 
-def test_a_change_that_is_abandoned_while_it_is_built_is_not_read(filled: Memory, database: Database) -> None:
+def test_a_change_that_is_abandoned_during_its_build_is_not_activated(filled: Memory, database: Database) -> None:
     def meanwhile(progress: ReembedProgress) -> None:
         if progress.done:
             abandon(database)
@@ -584,7 +584,7 @@ def test_a_change_that_is_abandoned_while_it_is_built_is_not_read(filled: Memory
     whole(filled, "")
 
 
-def test_a_lost_index_is_built_again_without_asking_the_model(home: Path, docs: Path) -> None:
+def test_a_lost_index_is_built_again_without_calls_of_the_model(home: Path, docs: Path) -> None:
     write(docs)
     with Memory(home, embedder=Words()) as memory:
         memory.ingest(docs)
@@ -596,7 +596,7 @@ def test_a_lost_index_is_built_again_without_asking_the_model(home: Path, docs: 
     assert "puma" not in json.dumps(embedder.calls)
 
 
-def test_vectors_go_with_what_they_were_made_of(home: Path, docs: Path) -> None:
+def test_vectors_are_removed_with_their_texts(home: Path, docs: Path) -> None:
     write(docs)
     with Memory(home, embedder=Words()) as memory:
         memory.ingest(docs)
@@ -615,7 +615,7 @@ def test_vectors_go_with_what_they_were_made_of(home: Path, docs: Path) -> None:
         assert kept(memory) == {}
 
 
-def test_what_is_erased_while_the_model_is_busy_leaves_no_vector(home: Path, docs: Path) -> None:
+def test_a_text_that_is_erased_during_its_embedding_leaves_no_vector(home: Path, docs: Path) -> None:
     write(docs, ["puma", "newt"])
 
     def erase(said: str) -> None:
@@ -631,7 +631,7 @@ def test_what_is_erased_while_the_model_is_busy_leaves_no_vector(home: Path, doc
         whole(memory, "words-1")
 
 
-def test_an_embedder_that_names_no_model_is_refused_before_anything_is_done(home: Path) -> None:
+def test_an_embedder_without_a_model_name_is_refused_before_any_effect(home: Path) -> None:
     class Nameless:
         def embed(self, texts: Sequence[str]) -> list[list[float]]:
             raise AssertionError
@@ -643,7 +643,7 @@ def test_an_embedder_that_names_no_model_is_refused_before_anything_is_done(home
     Memory(home).close()
 
 
-def test_names_of_spaces_are_short_distinct_and_fit_for_files() -> None:
+def test_names_of_spaces_are_short_distinct_and_valid_file_names() -> None:
     models = [
         "",
         "minilm",
@@ -663,7 +663,7 @@ def test_names_of_spaces_are_short_distinct_and_fit_for_files() -> None:
 
 
 @pytest.mark.parametrize("model", ["", "words-1"])
-def test_a_store_whose_texts_were_analysed_in_another_way_is_indexed_anew(home: Path, docs: Path, model: str) -> None:
+def test_a_store_with_an_older_analysis_of_texts_is_indexed_again(home: Path, docs: Path, model: str) -> None:
     embedder = Words() if model else None
     write(docs)
     with Memory(home, embedder=embedder) as memory:
@@ -676,6 +676,6 @@ def test_a_store_whose_texts_were_analysed_in_another_way_is_indexed_anew(home: 
         assert best(memory, "puma pond") == "puma", "while there is no index"
         memory.worker().drain()
         assert best(memory, "puma pond") == "puma"
-        assert not memory.admin.abandon_reembed()  # which sweeps
+        assert not memory.admin.abandon_reembed()  # removes unused spaces
         whole(memory, model)
         assert kept(memory) == ({model: 17} if model else {})
