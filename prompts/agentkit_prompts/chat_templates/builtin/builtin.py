@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from agentkit_prompts.chat_templates.builtin.chatglm import ChatGLM2Template
 from agentkit_prompts.chat_templates.builtin.codellama import CodeLlamaTemplate
+from agentkit_prompts.chat_templates.builtin.gpt_oss import GptOssTemplate
 from agentkit_prompts.chat_templates.builtin.internlm2 import InternLM2Template, InternS1Template
 from agentkit_prompts.chat_templates.builtin.llama3_1 import Llama31Template
 from agentkit_prompts.chat_templates.builtin.qwen2_5 import Qwen25Template
@@ -26,6 +27,7 @@ from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate
 _CODE: dict[str, type[RoleMarkerTemplate]] = {
     "chatglm2": ChatGLM2Template,
     "codellama": CodeLlamaTemplate,
+    "gpt_oss": GptOssTemplate,
     "internlm2": InternLM2Template,
     "interns1": InternS1Template,
     "llama3_1": Llama31Template,
