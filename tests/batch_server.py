@@ -16,7 +16,7 @@ from starlette.routing import Route
 from tests.loopback import serving
 
 Answer = Callable[[str, dict[str, Any]], Any]
-"""Returns, for a key and a body: text, the answer; an exception of a line: a dict; or None, to leave the line out."""
+"""Returns, for a key and a body: text, the answer; an exception of a line: a dict; or None, to omit the line."""
 
 
 class BatchServer:

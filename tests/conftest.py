@@ -120,7 +120,7 @@ def place_of_inner_pytests(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 HOUSE = Path(__file__).parent / "house"
-"""Tests of how the code is laid out, which run none of it."""
+"""Tests of the layout of the code, which do not run it."""
 
 
 @pytest.hookimpl(wrapper=True)

@@ -25,7 +25,7 @@ class Received(NamedTuple):
 
 
 Answer = Callable[[Received], tuple[int, Mapping[str, str], bytes] | None]
-"""Returns status, headers and body, or None to hang up."""
+"""Returns status, headers and body, or None to close the connection."""
 
 
 class _Http(ThreadingHTTPServer):

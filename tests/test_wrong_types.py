@@ -32,9 +32,9 @@ MADE_BY_THE_LIBRARY = {
     "unknown_tool",
     "Url",  # errors of pydantic
 }
-"""Results, and what methods of others make: nobody calls these by hand."""
+"""Classes of results and of internal objects, which users do not construct."""
 SERVERS = {"mcp_server", "serve_mcp"}
-"""These do not end; see the tests of the server."""
+"""Functions that do not end; see the tests of the server."""
 
 ROOMS = (
     agentkit,

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 LONG = 60.0
-"""Seconds that nothing takes which happens at all: the limit of a wait that must not run out."""
+"""Limit in seconds of a wait that must not expire."""
 
 
 def until(condition: Callable[[], Any]) -> Any:

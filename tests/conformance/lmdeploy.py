@@ -10,7 +10,7 @@ from typing import Any
 from agentkit.prompts.chat_templates import CHAT_TEMPLATES, BaseTemplate, ChatTemplateConfig, ChatTemplateRegistry
 
 DOCUMENT = ChatTemplateRegistry()
-"""The models that the document writes out, as classes that derive from `BaseTemplate` the way it does."""
+"""The models of the document, as classes that derive from `BaseTemplate` as in the document."""
 
 DOCUMENT.register_module(name="internlm-7b")(BaseTemplate)
 

@@ -182,9 +182,9 @@ ACTS = {
         "pay Bob again",
     ],
 }
-"""What is done once in each run."""
+"""Acts that each run performs once."""
 INSIDE = {"cashier": ["d"], "head": ["t", "u", "t/k", "t/l", "u/k", "u/l"]}
-"""The agents inside of each run, by the calls that lead to them."""
+"""The inner agents of each run, by the path of their calls."""
 HISTORIES = {
     "cashier": ["user", "assistant", "tool", "tool", "assistant", "tool", "tool", "assistant"],
     "head": ["user", "assistant", "tool", "tool", "tool", "assistant"],

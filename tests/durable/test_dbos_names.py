@@ -23,7 +23,7 @@ CLIENT = {
     "resume_workflow": {"workflow_id"},
     "retrieve_queue": {"name"},
 }
-"""What is used of `DBOSClient`, with the parameters that are given."""
+"""Used names of `DBOSClient`, with their used parameters."""
 
 
 def private_names(tree: ast.Module) -> Iterator[str]:

@@ -23,7 +23,7 @@ from tests.waiting import LONG
 
 Working = Callable[..., Runs]
 TABLES = {"agentkit_runs": "run_id", "agentkit_journal_lines": "run", "workflow_status": "workflow_uuid"}
-"""With the columns of the ids of runs."""
+"""Rows with the ids of runs."""
 
 
 def calling(*calls: tuple[str, str]) -> Reply:

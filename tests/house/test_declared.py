@@ -35,9 +35,9 @@ OF_EXTRAS = {
     "tools/agentkit_tools/ready": "http",
     "tools/agentkit_tools/sandboxes": "monty",
 }
-"""Folder -> the extras its modules may import."""
+"""Extras that the modules of a folder may import."""
 MODULE_OF = {"fastembed": "fastembed", "sentence_transformers": "sentence-transformers"}
-"""Modules of extras that are too heavy for every machine that runs the tests."""
+"""Modules of extras that are too large for some machines of the tests."""
 
 
 def normal(name: str) -> str:

@@ -48,11 +48,11 @@ def asserted_times(tree: ast.Module) -> Iterator[int]:
 
 
 WAITS = {"communicate", "join", "result", "run", "wait", "wait_for"}
-"""Calls that wait for what happens elsewhere: their limit is reached only where it does not happen."""
+"""Calls that wait for another thread or process: their limit is reached only if the event never happens."""
 MARKS = rf"\b({'|'.join(sorted(WAITS))})\(|\(\) \+"
-"""Stands in every file with such a wait: no other has to be parsed."""
+"""Text of every file with such a wait: other files are not parsed."""
 ENOUGH = 30
-"""Seconds. Below one second a wait is a pause, or is meant to run out."""
+"""Seconds. A wait below one second is a pause, or must expire."""
 
 
 def short_waits(tree: ast.Module) -> Iterator[int]:

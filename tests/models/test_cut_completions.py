@@ -25,7 +25,7 @@ HARMONY = (
 )
 FUNCTIONARY = 'all\nLet me see.>>>get_weather\n{"city": "Oslo"}'
 NO_OPENING = 5
-"""Characters of what opens a call that are still taken for text."""
+"""Maximum number of opening characters of a call that can still be text."""
 
 
 @tool

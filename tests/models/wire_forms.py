@@ -33,9 +33,9 @@ class Wire(NamedTuple):
     events: Callable[[str, str, Calls], list[Any]]
     """The same as the documents of a stream."""
     done: bool
-    """Whether `[DONE]` ends a stream."""
+    """True if `[DONE]` ends a stream."""
     thought_in: Callable[[Any], list[Any]]
-    """What goes back of thoughts in a request body."""
+    """Thoughts that a request body sends back."""
 
 
 def _pieces(text: str) -> list[str]:
@@ -224,7 +224,7 @@ COMPLETION = Wire(
 every_wire = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
 FORMS = [*WIRES, COMPLETION]
 every_form = pytest.mark.parametrize("wire", FORMS, ids=lambda wire: wire.name)
-"""Raw completions too: for what any server may send."""
+"""All wire forms, with raw completions."""
 
 
 def model_of(wire: Wire, server: ChatServer, name: str, **options: Any) -> Model:

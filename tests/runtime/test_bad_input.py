@@ -33,7 +33,7 @@ from tests.raising import raises
 from tests.runtime.scripts import calling, roles, valid
 
 ROOT = Path(__file__).parents[2]
-"""Where another process finds the packages."""
+"""Folder of the packages, for another process."""
 
 
 class Ticking:

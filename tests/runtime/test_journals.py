@@ -392,7 +392,7 @@ def test_at_a_limit_a_typed_answer_is_none_and_text_is_the_text_so_far() -> None
 
 
 UNSTORABLE = PromptContext(user_input="Hi.", extra={"row": object(), "name": "Ada", "then": 2j})
-"""What a prompt may be given, and JSON cannot hold."""
+"""Values that a prompt accepts, and that have no JSON form."""
 
 
 def test_a_journal_without_a_json_form_names_the_problem_and_leaves_its_file_free(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ CASES = [
     *[(what, "stream_sync") for what in ("tool", "thread", "recall", "last")],
     *[("last", how) for how in ("run_sync", "stream")],
 ]
-"""What hangs, and how the run was started. Each takes some seconds, in which it waits: they wait together."""
+"""The part that hangs, and the method of the run. Each case waits for some seconds, so the cases run together."""
 
 
 @pytest.mark.long

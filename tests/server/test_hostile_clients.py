@@ -29,7 +29,7 @@ from tests.waiting import LONG, eventually, until
 HI: Any = [{"role": "user", "content": "Hi"}]
 OPTIONS = ServerOptions(body_bytes=1 << 20, grace_seconds=1)
 HASTY = replace(OPTIONS, body_seconds=0.5, header_seconds=0.5, write_seconds=0.5, idle_seconds=1)
-"""For clients that do not send or take what they should: on a busy machine, others may be as slow."""
+"""Limits for clients that do not send or read: on a busy machine, other clients may be as slow."""
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send(message, {"error": {"code": -32601, "message": "Method not found"}})
 
     opened = 0
-    """How often a stream was opened again."""
+    """Number of times that a stream was opened again."""
 
     def do_GET(self) -> None:
         if self.headers["Last-Event-ID"] == "resumed":
@@ -201,11 +201,11 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.sessions = 0
         self.untold = False
-        """Whether nothing is answered to a client that cancels a call, or ends a session."""
+        """True if a client that cancels a call, or ends a session, gets no answer."""
         self.begun = threading.Event()
-        """Set when something begins that does not come to an end."""
+        """Set when an answer starts that does not end."""
         self.closed = threading.Event()
-        """Set when the client closed a connection on which nothing came to an end."""
+        """Set when the client has closed the connection of an answer that does not end."""
 
 
 @contextmanager
