@@ -128,7 +128,7 @@ def test_each_user_has_a_separate_memory_and_separate_conversations(run: Run, sh
     assert done.exit_code == 0  # without a memory, only tools read the user
 
 
-def test_a_prompt_that_is_cut_is_redacted_too(run: Run, folder: Path) -> None:
+def test_a_truncated_prompt_is_also_redacted(run: Run, folder: Path) -> None:
     (folder / "masked.py").write_text(
         "from agentkit import Agent, Chain, ScriptedModel\n"
         "def mask(text):\n    return text.replace('4711', '****')\n"

@@ -224,7 +224,7 @@ def test_long_arguments_and_results_of_tools_are_shortened(run: Run, endpoint: C
     assert all(len(line) < 400 for line in done.stderr.splitlines())
 
 
-def test_help_and_what_to_type_offline(run: Run, folder: Path) -> None:
+def test_an_offline_chat_shows_its_help_and_an_example_for_a_tool(run: Run, folder: Path) -> None:
     code = 'from agentkit import tool\nORDERS = {}\ndef order_status(order: str) -> str:\n    """Tell."""\n'
     (folder / "tools.py").write_text(f"{code}    return order\n")
     model = "{name: offline, redact: untrusted}"
@@ -274,7 +274,7 @@ def test_a_second_process_on_the_index_recalls_without_it_and_names_its_owner(
 
 
 @pytest.mark.long
-def test_a_locked_database_is_reported_and_nothing_is_lost(run: Run, ingested: None, folder: Path) -> None:
+def test_a_locked_database_is_reported_and_not_changed(run: Run, ingested: None, folder: Path) -> None:
     with closing(sqlite3.connect(folder / ".agentkit/memory.db")) as other:
         other.execute("BEGIN IMMEDIATE")
         done = run("chat", "-s", "s", "--once", QUESTION)

@@ -157,7 +157,7 @@ def test_text_with_control_characters_does_not_reach_a_terminal(run: Run, start:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="arguments are bytes on POSIX")
-def test_an_argument_that_is_not_utf_8_is_taken_with_replacements(start: Start) -> None:
+def test_an_argument_that_is_not_utf_8_is_read_with_replacements(start: Start) -> None:
     done = start("compose", b"caf\xe9", "--text")
     assert done.returncode == 0
     assert "user: caf\ufffd" in done.stdout

@@ -52,9 +52,7 @@ def test_the_list_of_commands_imports_no_command() -> None:
 
 
 @pytest.mark.long
-def test_every_command_has_an_example_that_it_takes_and_json_and_needs_no_store_to_show_it(
-    run: Run, folder: Path
-) -> None:
+def test_every_command_has_a_valid_example_and_json_and_shows_it_without_a_store(run: Run, folder: Path) -> None:
     for path, command in commands(get_command(app)):
         shown = run(*path, "--help")
         assert (shown.exit_code, shown.stderr) == (0, ""), path

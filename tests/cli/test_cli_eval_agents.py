@@ -51,7 +51,7 @@ def test_scores_are_printed_and_thresholds_decide(run: Run, rows: str, folder: P
     assert again.exit_code == 0 and "2 of 2 outcomes are from out.jsonl" in again.stderr
 
 
-def test_an_evaluation_whose_runs_all_fail_has_exit_code_1(run: Run, rows: str, folder: Path) -> None:
+def test_an_evaluation_without_a_successful_run_has_exit_code_1(run: Run, rows: str, folder: Path) -> None:
     with (folder / "clerk.py").open("a") as file:
         file.write("silent = Agent(ScriptedModel([]), 'x', name='silent')\n")
         file.write("late = Agent(ScriptedModel(['yes']), 'x', name='late')\n")

@@ -46,7 +46,7 @@ def test_the_evaluation_of_a_program_passes(run: Run, folder: Path) -> None:
     assert len(done.stdout.splitlines()) >= 3
 
 
-def test_the_evaluation_of_the_desk_names_the_cases_that_a_bad_model_fails(run: Run) -> None:
+def test_the_evaluation_of_the_desk_names_the_failed_cases_of_a_poor_model(run: Run) -> None:
     code = """
         from agentkit import ScriptedModel
         from evaluate import evaluate

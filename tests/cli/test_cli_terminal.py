@@ -196,7 +196,7 @@ def test_ctrl_c_ends_a_single_answer_with_the_exit_code_of_an_interrupt(
     assert "Traceback" not in terminals[-1].shown
 
 
-def test_a_chat_in_this_process_takes_its_turns_from_a_terminal(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def test_a_chat_in_this_process_reads_its_turns_from_a_terminal(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     import pty
 
     def interrupts(composition: Composition) -> str:

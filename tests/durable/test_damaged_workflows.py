@@ -59,7 +59,9 @@ async def test_a_damaged_row_of_a_waiting_run_keeps_no_other_run_from_a_worker(
 @pytest.mark.parametrize(
     "change", spread(["lease = 'x'", f"beat = {NO_UTF_8}", f"pid = {NO_UTF_8}", "beat_at = 'x'"], 2)
 )
-async def test_a_damaged_worker_is_listed_and_its_runs_are_taken_over(runs: Runs, url: str, change: str) -> None:
+async def test_a_damaged_worker_is_listed_and_another_worker_continues_its_runs(
+    runs: Runs, url: str, change: str
+) -> None:
     agent = Agent(ScriptedModel.repeat("x"), name="a")
     runs.add(agent)
     await agent.start("Hi.", run_id="taken")

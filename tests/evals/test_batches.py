@@ -231,7 +231,7 @@ async def test_an_interrupted_call_waits_for_the_batch_that_was_sent(server: Bat
         server.asked.clear()
 
 
-def test_an_interruption_while_results_are_evaluated_sends_nothing_again(server: BatchServer, tmp_path: Path) -> None:
+def test_an_interruption_of_the_scores_sends_no_request_again(server: BatchServer, tmp_path: Path) -> None:
     class Killed(BaseException):
         pass
 

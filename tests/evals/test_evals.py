@@ -337,7 +337,7 @@ def test_a_score_that_fails_names_its_row_and_the_other_rows_are_scored() -> Non
     assert report.values("wrong") == {"4": [1]} and list(report.values("raising")) == ["1", "2", "3"]
 
 
-def test_an_interrupted_evaluation_continues_and_repeats_nothing(tmp_path: Path) -> None:
+def test_an_interrupted_evaluation_continues_without_repeated_calls(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     asked: list[str] = []
     keys: list[str] = []
@@ -516,7 +516,7 @@ def test_results_in_a_file_are_compared_and_a_changed_row_is_another_row(tmp_pat
         read_report(tmp_path)
 
 
-def test_an_interrupted_run_continues_whatever_its_input_and_a_corrupt_journal_is_named(tmp_path: Path) -> None:
+def test_an_interrupted_run_continues_with_any_input_and_a_corrupt_journal_is_named(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     row = {"input": "a\ud800", "expected": "6"}
 

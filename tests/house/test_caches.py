@@ -27,13 +27,13 @@ def unbounded_caches(tree: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             takes = node.args
             has_arguments = bool(takes.posonlyargs or takes.args or takes.kwonlyargs or takes.vararg or takes.kwarg)
-            if has_arguments and any(keeps_all(each) for each in node.decorator_list):
+            if has_arguments and any(is_unbounded(each) for each in node.decorator_list):
                 yield node.name
-        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and keeps_all(node.value.func):
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and is_unbounded(node.value.func):
             yield ast.unparse(node.targets[0])
 
 
-def keeps_all(decorator: ast.expr) -> bool:
+def is_unbounded(decorator: ast.expr) -> bool:
     if not isinstance(decorator, ast.Call):
         return ast.unparse(decorator) in {"cache", "functools.cache"}
     size = [*decorator.args, *(each.value for each in decorator.keywords if each.arg == "maxsize")]

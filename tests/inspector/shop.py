@@ -158,7 +158,7 @@ def support(*replies: Any, budget: int | None = None, name: str = "support") -> 
     return Agent(Chain(model, layers(), budget=budget), tools=[order, refund], memory=find, name=name)
 
 
-def asked(text: str, **kwargs: Any) -> UserInput:
+def customer_input(text: str, **kwargs: Any) -> UserInput:
     """Return the question of a customer, with the additional kwargs of the prompts."""
     return UserInput(text, {"customer": "Ada Lovelace", "tier": "gold", "orders": 12, **kwargs})
 
@@ -169,7 +169,7 @@ def finished(session: SessionProtocol | None = None) -> Journal:
         reply(calls(("c1", "order", '{"number": 1042}'), text="I look it up."), tokens=900), reply(ANSWER, tokens=1200)
     )
     return agent.run_sync(
-        asked("Can I still return my espresso machine?"), run_id="run-finished", session=session
+        customer_input("Can I still return my espresso machine?"), run_id="run-finished", session=session
     ).journal
 
 
@@ -180,7 +180,7 @@ def waiting() -> PausedRun:
         reply(calls(("c2", "refund", '{"number": 1042, "amount": 149.9}'), text="I ask for a refund."), tokens=1100),
     )
     try:
-        agent.run_sync(asked("Please refund order 1042."), run_id="run-waiting")
+        agent.run_sync(customer_input("Please refund order 1042."), run_id="run-waiting")
     except PausedRun as paused:
         return paused
     raise AssertionError("it did not wait")
@@ -190,7 +190,7 @@ def failed() -> ModelError:
     """Return the error of a run whose model could not be reached."""
     agent = support(reply(calls(("c1", "order", '{"number": 7}')), tokens=700), ModelUnavailable("connection refused"))
     try:
-        agent.run_sync(asked("Where is my parcel?"), run_id="run-failed")
+        agent.run_sync(customer_input("Where is my parcel?"), run_id="run-failed")
     except ModelError as error:
         return error
     raise AssertionError("it did not fail")

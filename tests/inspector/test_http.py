@@ -251,7 +251,7 @@ def test_errors_name_the_problem_and_no_path_of_the_machine(url: str) -> None:
     assert failures == []
 
 
-def test_a_waiting_run_is_not_touched_by_wrong_decisions(serve: Serve) -> None:
+def test_invalid_decisions_do_not_change_a_waiting_run(serve: Serve) -> None:
     source = shop()
     url = serve(source)
     post(url, "decide", run="run-waiting", decisions={"c9": {"approve": True}})

@@ -13,7 +13,7 @@ from agentkit import Agent, Journal, Layers, Limits, Message, ScriptedModel, Ses
 from agentkit.inspector import LocalSource
 from agentkit.prompts import AdditionalInfoPrompt, Template, TextPrompt
 from tests.inspector.conftest import Serve
-from tests.inspector.shop import ANSWER, asked, calls, finished, reply, shop, support, talk
+from tests.inspector.shop import ANSWER, calls, customer_input, finished, reply, shop, support, talk
 
 sync_api = pytest.importorskip("playwright.sync_api")
 expect, Page = sync_api.expect, sync_api.Page
@@ -468,18 +468,18 @@ def test_turns_that_cannot_be_loaded_are_requested_once(page: Page, serve: Serve
     page.goto(f"{serve(shop(200))}#/session/ada")
     expect(page.locator(".piece").first).to_be_visible()
     page.wait_for_load_state("networkidle")
-    asked: list[str] = []
+    addresses: list[str] = []
 
     def refuse(route: Any) -> None:
-        asked.append(route.request.url)
+        addresses.append(route.request.url)
         route.abort()
 
     page.route("**/api/turns?*", refuse)
     page.get_by_role("searchbox", name="Filter the list").fill("question 7")
-    while not asked:
+    while not addresses:
         page.wait_for_timeout(50)
     page.wait_for_timeout(700)
-    assert 0 < len(asked) == len(set(asked))
+    assert 0 < len(addresses) == len(set(addresses))
 
 
 def test_tabs_and_lists_are_used_from_the_keyboard(page: Page, url: str) -> None:
@@ -496,7 +496,7 @@ def test_tabs_and_lists_are_used_from_the_keyboard(page: Page, url: str) -> None
     expect(page.get_by_role("tab", name="Payload")).to_have_attribute("aria-selected", "true")
 
 
-def test_everything_that_can_be_used_has_a_name(page: Page, url: str) -> None:
+def test_every_control_has_a_name(page: Page, url: str) -> None:
     for place in ("#/run/run-finished?tab=layers", "#/run/run-finished?tab=play", "#/run/run-waiting", "#/new"):
         page.goto(f"{url}{place}")
         page.reload()
@@ -601,7 +601,7 @@ def test_a_narrow_screen_shows_every_tab_and_the_way_back_at_the_left(
     context.close()
 
 
-def test_hostile_text_is_text_everywhere(page: Page, serve: Serve) -> None:
+def test_hostile_text_is_shown_as_text_in_every_tab(page: Page, serve: Serve) -> None:
     text = "\n".join(HOSTILE)
     session = Session(id=f"s {HOSTILE[0]}")
     for one in HOSTILE:
@@ -733,7 +733,7 @@ def test_the_answer_to_a_changed_prompt_is_next_to_the_old_answer_and_can_be_a_t
     assert agent.chain.model.requests[-1].messages[0].text.startswith("You are the support desk")
     case = {
         "input": "Can I still return my espresso machine?",
-        "additional_kwargs": dict(asked("x").additional_kwargs),
+        "additional_kwargs": dict(customer_input("x").additional_kwargs),
         "expected": "Second!",
         "tags": ["refund", "é"],
     }

@@ -31,7 +31,7 @@ from agentkit.models import AnthropicModel, FallbackModel, ModelUnavailable, Ope
 from agentkit.prompts import ContextError, Image, PromptError, Text, TextPrompt
 from tests.cases import collected
 from tests.inspector.conftest import Serve
-from tests.inspector.shop import asked, finished, reply, support
+from tests.inspector.shop import customer_input, finished, reply, support
 from tests.raising import raises
 from tests.waiting import LONG
 
@@ -191,4 +191,4 @@ def test_a_prompt_is_priced_by_the_model_that_answers(serve: Serve) -> None:
     url = serve(LocalSource([support(), Agent(cheap, "x", name="other")], runs=[finished()]))
     answer = post(url, "ask", base={"run": "run-finished"}, model="cheap").json()
     assert (answer["text"], answer["usage"]["money"]) == ("Cheap.", 0.00014)
-    assert cheap.requests[-1].context.user_input == asked("Can I still return my espresso machine?")
+    assert cheap.requests[-1].context.user_input == customer_input("Can I still return my espresso machine?")

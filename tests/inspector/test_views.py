@@ -44,7 +44,7 @@ from agentkit.run.engine.replay import replayed_contexts
 from agentkit.run.journal.journal_outline import JournalOutline
 from agentkit.runs.run_record import RunFigures, RunState
 from agentkit.tools import DynamicToolset, tool
-from tests.inspector.shop import asked, calls, finished, layers, reply, support, talk, waiting
+from tests.inspector.shop import calls, customer_input, finished, layers, reply, support, talk, waiting
 from tests.raising import raises
 
 
@@ -53,7 +53,7 @@ def text_of(message: dict[str, Any]) -> str:
 
 
 def test_the_pieces_of_a_view_are_the_text_that_is_sent_and_its_layers_add_up() -> None:
-    composition = support().compose(asked("Hi"))
+    composition = support().compose(customer_input("Hi"))
     view = json.loads(json.dumps(composition_view(composition)))
     assert [text_of(message) for message in view["messages"]] == [message.text for message in composition.messages]
     assert sum(row["tokens"] for row in view["layers"]) == view["tokens"] == composition.tokens
@@ -65,7 +65,7 @@ def test_the_pieces_of_a_view_are_the_text_that_is_sent_and_its_layers_add_up() 
 
 
 def test_a_cache_point_is_at_the_end_of_the_prefix() -> None:
-    composition = support().compose(asked("Hi"), session=talk(2))
+    composition = support().compose(customer_input("Hi"), session=talk(2))
     view = composition_view(composition)
     marks = [
         (number, piece["cache"])
@@ -101,7 +101,7 @@ def test_items_that_are_not_sent_are_listed_with_the_reason() -> None:
 
 def test_a_long_piece_is_cut_and_can_be_read_completely() -> None:
     text = "word " * 100_000
-    composition = support().compose(asked(text))
+    composition = support().compose(customer_input(text))
     piece = composition_view(composition)["messages"][-1]["pieces"][-1]
     assert len(piece["text"]) == MAX_PIECE and piece["omitted"] == len(text) - MAX_PIECE
     number = len(composition.messages) - 1
@@ -118,7 +118,7 @@ def test_every_model_call_of_a_run_is_composed_again_as_it_was_sent() -> None:
         lambda one: sent.append(one) or reply(calls(("c1", "nothing", "{}"), ("", "order", "{oops"))),
         lambda one: sent.append(one) or "Done.",
     )
-    journal = agent.run_sync(asked("Where?"), session=session).journal
+    journal = agent.run_sync(customer_input("Where?"), session=session).journal
     for known in (journal, Journal.loads(journal.dumps())):
         again = [agent.chain.compose(ctx) for ctx in replayed_contexts(agent.definition, known, session)]
         assert [one.messages for one in again] == [one.messages for one in sent]
@@ -138,7 +138,7 @@ def test_a_run_that_continues_a_session_is_composed_again_with_its_earlier_input
 
     with raises(RuntimeError, args=("gone",)):
         support(lambda _: reply(calls(("c1", "order", '{"number": 1}'))), fail).run_sync(
-            asked("Where?"), session=session
+            customer_input("Where?"), session=session
         )
     agent = support(lambda one: sent.append(one) or "Done.")
     journal = agent.run_sync(None, session=session).journal
@@ -180,13 +180,13 @@ def test_tools_of_a_run_are_not_created_again_for_its_contexts() -> None:
     assert len(made) == 1
 
 
-def test_an_agent_that_takes_other_steps_now_is_refused() -> None:
+def test_a_changed_agent_with_other_steps_is_refused() -> None:
     journal = Agent(ScriptedModel(["Hi"]), memory=lambda query: []).run_sync("hi").journal
     with raises(JournalError, name="Recall", value="Append"):
         replayed_contexts(Agent(ScriptedModel([])).definition, journal)
 
 
-def test_steps_that_the_agent_does_not_take_now_are_refused_by_name() -> None:
+def test_steps_of_a_changed_agent_are_refused_by_name() -> None:
     def book(name: str) -> str:
         """Book."""
         return name
@@ -369,13 +369,13 @@ def test_parts_of_an_outline_are_the_steps_of_its_journal() -> None:
 def test_calls_without_ids_are_shown_with_their_generated_ids() -> None:
     call = ToolCall("", "order", '{"number": 5}')
     agent = support(reply(Message("assistant", "", tool_calls=(call, call))), "Done.")
-    events = journal_view(JournalOutline.of(agent.run_sync(asked("x")).journal))["events"]
+    events = journal_view(JournalOutline.of(agent.run_sync(customer_input("x")).journal))["events"]
     assert [event["arguments"] for event in events if event["kind"] == "tool"] == ['{"number": 5}'] * 2
 
 
 @pytest.mark.parametrize("target", ["openai", "anthropic", "responses"])
 def test_a_payload_is_the_request_as_it_is_sent(target: str) -> None:
-    composition = support().compose(asked("Hi"))
+    composition = support().compose(customer_input("Hi"))
     (piece,) = payload_view(composition, target)["pieces"]
     assert json.loads(piece["text"]) == json.loads(json.dumps(getattr(composition, f"to_{target}")()))
 
@@ -403,12 +403,15 @@ def test_an_unknown_target_or_template_is_named_and_no_file_is_opened(
     target: str, template: str | None, name: str, value: str | None
 ) -> None:
     with raises(PromptError, name=name, value=value):
-        payload_view(support().compose(asked("Hi")), target, template)
+        payload_view(support().compose(customer_input("Hi")), target, template)
 
 
 def test_a_difference_is_shown_by_layer_and_by_word() -> None:
     agent = support()
-    before, now = agent.compose(asked("Is it valid?")), agent.compose(asked("Is it still valid?", tier="plus"))
+    before, now = (
+        agent.compose(customer_input("Is it valid?")),
+        agent.compose(customer_input("Is it still valid?", tier="plus")),
+    )
     view = diff_view(now, before)
     changed = {row["layer"]: row["tokens"] - row["tokens_before"] for row in view["layers"] if row["change"] != "same"}
     assert set(changed) - {"overhead"} == {"before_input[0]", "input[0]"}
@@ -422,9 +425,9 @@ def test_a_difference_is_shown_by_layer_and_by_word() -> None:
     assert diff_view(now, now)["first"] is None
 
 
-def test_a_difference_of_long_texts_takes_no_more_than_linear_time() -> None:
+def test_a_difference_of_long_texts_takes_at_most_linear_time() -> None:
     def of(size: int) -> float:
-        one, other = (support().compose(asked(" ".join(f"{word}{at}" for at in range(size)))) for word in "ab")
+        one, other = (support().compose(customer_input(" ".join(f"{word}{at}" for at in range(size)))) for word in "ab")
         began = time.thread_time()
         diff_view(one, other)
         return time.thread_time() - began
@@ -468,7 +471,7 @@ def test_edited_layers_are_new_layers_with_references_to_their_prompts() -> None
 
 
 def test_the_prompts_of_a_tree_are_listed_with_their_templates() -> None:
-    found = {one["path"]: one for one in prompt_views(support().compose(asked("Hi")))}
+    found = {one["path"]: one for one in prompt_views(support().compose(customer_input("Hi")))}
     assert found["before_input[2].wrapped_prompts[0]"]["name"] == "earlier"
     assert found["before_input[1]"]["size"]["cut"] == "items"
     json.dumps(found)

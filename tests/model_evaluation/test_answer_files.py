@@ -145,17 +145,17 @@ async def test_answers_to_other_prompts_models_or_settings_are_not_mixed(tmp_pat
 async def test_answers_through_another_chat_template_are_not_mixed(server: ChatServer, tmp_path: Path) -> None:
     name, out = server.on("templates", answers(lambda texts: "x")), tmp_path / "x"
 
-    async def asked(template: str, **options: Any) -> int:
+    async def count_requests(template: str, **options: Any) -> int:
         model = CompletionModel(name, template, base_url=server.url, **options)
         await evaluation.run(cfg(), ROWS[:1], model, out=out)
         return len(server.to(name))
 
-    assert [await asked("qwen"), await asked("qwen")] == [1, 1]
+    assert [await count_requests("qwen"), await count_requests("qwen")] == [1, 1]
     with pytest.raises(InContextError) as caught:
-        await asked("vicuna")
+        await count_requests("vicuna")
     assert [place for place, _ in caught.value.problems] == ["chat_template"]
     with pytest.raises(InContextError) as caught:
-        await asked("interns1", template_kwargs={"enable_thinking": True})
+        await count_requests("interns1", template_kwargs={"enable_thinking": True})
     assert "chat_template" in [place for place, _ in caught.value.problems]
     assert len(server.to(name)) == 1
 

@@ -33,7 +33,9 @@ def completing(template: str) -> CompletionModel:
     return CompletionModel("any", template, base_url="http://127.0.0.1:9/v1")
 
 
-def asked(budget: int | Budget | None, model: Model | str, documents: int = 12, turns: int = 6) -> Composition:
+def composed_within(
+    budget: int | Budget | None, model: Model | str, documents: int = 12, turns: int = 6
+) -> Composition:
     shown = MemoPrompt(size=Size(cut="items", min=1))
     layers = Layers("Answer from the documents.", before_input=shown, history_block=0)
     agent = Agent(
@@ -65,7 +67,7 @@ def sent(composition: Composition, template: str) -> int:
 @given(budget=st.integers(20, 700))
 def test_the_text_of_a_request_never_exceeds_the_budget(template: str, budget: int) -> None:
     try:
-        composition = asked(budget, template)
+        composition = composed_within(budget, template)
     except BudgetError as error:
         assert f"the budget is {budget}" in str(error) and "chat template" in str(error)
         return
@@ -80,7 +82,7 @@ def test_the_text_of_a_request_never_exceeds_the_budget(template: str, budget: i
 def test_a_larger_budget_never_removes_anything() -> None:
     before = (0, 0)
     for budget in range(200, 700, 20):
-        composition = asked(budget, "qwen3")
+        composition = composed_within(budget, "qwen3")
         shown = (len(composition.conversation), composition.user.text.count("Chunk"))
         assert all(now >= then for now, then in zip(shown, before, strict=True)), budget
         before = shown
@@ -88,20 +90,20 @@ def test_a_larger_budget_never_removes_anything() -> None:
 
 
 def test_all_of_a_prompt_that_fits_is_sent() -> None:
-    whole = asked(None, "qwen3")
-    assert asked(whole.tokens, "qwen3").to_text("qwen3") == whole.to_text("qwen3")
-    cut = asked(whole.tokens - 1, "qwen3")
+    whole = composed_within(None, "qwen3")
+    assert composed_within(whole.tokens, "qwen3").to_text("qwen3") == whole.to_text("qwen3")
+    cut = composed_within(whole.tokens - 1, "qwen3")
     assert cut.tokens < whole.tokens
     assert cut.tokens > 0.9 * whole.tokens
 
 
 def test_the_error_includes_the_tokens_of_the_template() -> None:
     with raises(BudgetError, limit=60):
-        asked(60, "qwen3")
+        composed_within(60, "qwen3")
 
 
 def test_a_reserve_stays_free() -> None:
-    assert asked(Budget(400, reserve=100), "qwen3").tokens <= 300
+    assert composed_within(Budget(400, reserve=100), "qwen3").tokens <= 300
 
 
 @pytest.mark.parametrize(
@@ -110,10 +112,10 @@ def test_a_reserve_stays_free() -> None:
     ids=["offline", "fallback"],
 )
 def test_a_wrapper_of_a_model_counts_like_the_model(model: Model) -> None:
-    assert asked(300, model).to_text("qwen3") == asked(300, "qwen3").to_text("qwen3")
+    assert composed_within(300, model).to_text("qwen3") == composed_within(300, "qwen3").to_text("qwen3")
 
 
 def test_without_a_chat_template_the_messages_are_counted() -> None:
-    plain, written = asked(300, OfflineModel()), asked(300, "qwen3")
+    plain, written = composed_within(300, OfflineModel()), composed_within(300, "qwen3")
     assert plain.tokens <= 300 and plain.text_tokens is None
     assert sent(plain, "qwen3") > 300 >= written.tokens

@@ -46,7 +46,7 @@ def anthropic(*content: Any) -> Any:
             "stop_reason": "end_turn", "usage": usage}  # fmt: skip
 
 
-def test_an_image_of_the_responses_api_is_a_part_and_goes_back_as_its_item(server: ChatServer) -> None:
+def test_an_image_of_the_responses_api_is_a_part_and_is_sent_back_as_its_item(server: ChatServer) -> None:
     first = responses(image_item(output_format="webp"), message_item("See it."))
     name = server.on("draws", in_turn(sends(first), sends(responses(message_item("ok")))))
     session = Session("s")
@@ -61,7 +61,7 @@ def test_an_image_of_the_responses_api_is_a_part_and_goes_back_as_its_item(serve
     assert [part["text"] for part in items[2]["content"]] == ["See it."]
 
 
-def test_an_image_of_a_chat_completion_goes_back_in_its_field_only(server: ChatServer) -> None:
+def test_an_image_of_a_chat_completion_is_sent_back_in_its_field_only(server: ChatServer) -> None:
     name = server.on("draws-on", in_turn(sends(completion("See it.", images=[PART])), sends(completion("ok"))))
     agent, session = Agent(OpenAIModel(name, base_url=server.url), "Draw."), Session("s")
     agent.run_sync("Draw", session=session)

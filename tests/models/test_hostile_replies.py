@@ -145,7 +145,7 @@ def bad_streams(wire: Wire) -> dict[str, list[Any]]:
     }
 
 
-async def asked_again(server: ChatServer, wire: Wire, name: str, cut: bytes | None) -> str:
+async def ask_twice(server: ChatServer, wire: Wire, name: str, cut: bytes | None) -> str:
     """Return the answer to a second question, after a bad stream as the answer to the first one."""
     bad = streams(*bad_streams(wire)[name], cut=cut, done=False)
     served = server.on("bad", in_turn(bad, wire_reply(wire, "", "Fine.")))
@@ -164,7 +164,7 @@ def test_a_bad_stream_ends_with_a_typed_error_and_the_history_can_continue(serve
     for name, wire in thinned(pairs([*bad_streams(WIRES[0])], FORMS), 4):
         for cut in (None, b"ff\r\nx"):  # closed, or cut
             with collected(failures, name, wire.name, cut):
-                assert asyncio.run(asked_again(server, wire, name, cut)) == "Fine."
+                assert asyncio.run(ask_twice(server, wire, name, cut)) == "Fine."
     assert failures == []
 
 

@@ -136,13 +136,15 @@ def test_a_name_refuses_settings_that_its_model_does_not_support() -> None:
 # Fallback
 
 
-def away(text: str = "503") -> ModelUnavailable:
+def unavailable(text: str = "503") -> ModelUnavailable:
     return ModelUnavailable(text, model="first")
 
 
 def test_the_next_model_is_used_if_a_model_is_unavailable_and_a_listener_receives_the_event() -> None:
     models = FallbackModel(
-        ScriptedModel([away()], name="a"), ScriptedModel([away()], name="b"), ScriptedModel(["c!"], name="c")
+        ScriptedModel([unavailable()], name="a"),
+        ScriptedModel([unavailable()], name="b"),
+        ScriptedModel(["c!"], name="c"),
     )
     heard: list[Any] = []
     result = asyncio.run(Agent(models).run("Hi", on_event=heard.append))
@@ -153,7 +155,7 @@ def test_the_next_model_is_used_if_a_model_is_unavailable_and_a_listener_receive
 
 
 def test_a_fallback_inside_of_another_fallback_is_not_a_piece_of_a_reply() -> None:
-    inner = FallbackModel(ScriptedModel([away()], name="a"), ScriptedModel([away()], name="b"))
+    inner = FallbackModel(ScriptedModel([unavailable()], name="a"), ScriptedModel([unavailable()], name="b"))
     heard: list[Any] = []
     models = FallbackModel(inner, ScriptedModel(["c!"], name="c"))
     assert asyncio.run(Agent(models).run("Hi", on_event=heard.append)).output == "c!"
@@ -175,7 +177,7 @@ def test_other_errors_and_errors_after_a_piece_are_raised() -> None:
 
 def test_if_all_models_are_unavailable_the_last_error_names_the_others() -> None:
     with raises(ModelUnavailable, args=("first: second",)) as caught:
-        ask(FallbackModel(ScriptedModel([away("first")]), ScriptedModel([away("second")])))
+        ask(FallbackModel(ScriptedModel([unavailable("first")]), ScriptedModel([unavailable("second")])))
     assert "first" in "".join(caught.value.__notes__)
 
 

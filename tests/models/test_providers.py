@@ -493,7 +493,7 @@ def test_a_status_of_any_type_is_an_error_of_the_server(server: ChatServer, code
 # Options and settings
 
 
-def test_a_model_by_name_takes_the_options_of_its_class(server: ChatServer) -> None:
+def test_a_model_by_name_accepts_the_options_of_its_class(server: ChatServer) -> None:
     name = server.on("options", chat_reply("Hi"))
     made = model(f"groq:{name}", base_url=server.url, price=Price(input=1, output=1), max_concurrency=2)
     assert Agent(made).run_sync("Hi").cost == pytest.approx(17 / 1_000_000)

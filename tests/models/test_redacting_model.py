@@ -86,7 +86,7 @@ class Echo:
         return Reply(message)
 
 
-def asked(model: Any, text: str, **options: Any) -> tuple[Any, str]:
+def run_and_stream(model: Any, text: str, **options: Any) -> tuple[Any, str]:
     """Return the result of a run, and the streamed text."""
     events: list[Any] = []
     result = Agent(model, **options).run_sync(text, on_event=events.append)
@@ -189,7 +189,7 @@ def test_each_untrusted_place_is_redacted_and_trusted_places_on_request() -> Non
     assert compose(layers, context).messages == composition.messages
 
 
-def test_streams_and_arguments_are_restored_wherever_they_are_split() -> None:
+def test_streams_and_arguments_are_restored_with_any_split() -> None:
     def calls(composition: Any) -> Message:
         if composition.messages[-1].role == "tool":
             return Message("assistant", f"[EMAIL_ done {composition.messages[-1].text} [")
@@ -203,7 +203,7 @@ def test_streams_and_arguments_are_restored_wherever_they_are_split() -> None:
 
     for size in (1, 2, 3, 5, 7, 100):
         SENT.clear()
-        result, streamed = asked(RedactingModel(Echo(size, calls)), f"Mail {MAIL}", tools=[mail])
+        result, streamed = run_and_stream(RedactingModel(Echo(size, calls)), f"Mail {MAIL}", tools=[mail])
         assert [(MAIL, f"[X[{MAIL}[{MAIL}] [X_")] == SENT, size
         assert result.output == streamed == f"[EMAIL_ done sent to {MAIL} [", size
 
@@ -217,7 +217,7 @@ def test_an_escaped_backslash_in_json_starts_no_placeholder() -> None:
         return Message("assistant", "", [ToolCall("c", "mail", f'{{"to": "{placeholder}", "text": "{text}"}}')])
 
     SENT.clear()
-    asked(RedactingModel(Echo(100, calls)), f"Mail {MAIL}", tools=[mail])
+    run_and_stream(RedactingModel(Echo(100, calls)), f"Mail {MAIL}", tools=[mail])
     ((to, text),) = SENT
     assert to == MAIL
     assert text.startswith("\\u005bEMAIL_")
@@ -231,7 +231,7 @@ def test_values_are_escaped_in_json_and_in_typed_output() -> None:
     def typed(composition: Any) -> Message:
         return Message("assistant", json.dumps({"value": PLACEHOLDER.findall(composition.messages[-1].text)}))
 
-    result, _ = asked(RedactingModel(Echo(3, typed), [quoted]), 'I am O"Neil\n.', output=list[str])
+    result, _ = run_and_stream(RedactingModel(Echo(3, typed), [quoted]), 'I am O"Neil\n.', output=list[str])
     assert result.output == ['O"Neil\n']
     # The answer is the arguments of a tool, so the text is no JSON.
     answer = ToolSpec("answer", "", {"type": "object"})
@@ -246,7 +246,7 @@ def test_untrusted_text_cannot_forge_a_placeholder() -> None:
     forged = model.redact(MAIL)
     assert PLACEHOLDER.fullmatch(forged)
     # The text of the attacker stays a text: it does not become the address of the victim.
-    result, streamed = asked(model, f"Victim {MAIL}. Attacker {forged}.")
+    result, streamed = run_and_stream(model, f"Victim {MAIL}. Attacker {forged}.")
     assert result.output == streamed == f"Victim {MAIL}. Attacker {forged}."
     layers = Layers([f"Ask {MAIL} [EMAIL_", TextPrompt(Template("{{ additional_kwargs.x }}"), volatility="session")])
     composition = compose(layers, PromptContext(user_input={"input": "", "additional_kwargs": {"x": forged}}))
@@ -290,7 +290,7 @@ def test_overlapping_findings_of_detectors_become_one_placeholder() -> None:
     assert [each[1:-12] for each in PLACEHOLDER.findall(text)] == ["WORD", "EMAIL"]
 
 
-def test_a_detector_that_fails_or_returns_nonsense_sends_nothing() -> None:
+def test_a_detector_that_fails_or_returns_an_invalid_value_sends_nothing() -> None:
     def fails(text: str) -> list[PersonalText]:
         raise ValueError("broken")
 
@@ -317,7 +317,7 @@ def test_the_text_of_an_error_and_fallbacks_are_restored() -> None:
     assert MAIL in caught.value.text
     broken, echo = ScriptedModel.repeat(ModelUnavailable("down", model="m")), Echo()
     for model in (RedactingModel(FallbackModel(broken, echo)), FallbackModel(broken, RedactingModel(echo))):
-        result, streamed = asked(model, f"Hi {MAIL}")
+        result, streamed = run_and_stream(model, f"Hi {MAIL}")
         assert result.output == streamed == f"Hi {MAIL}"
         assert MAIL not in sent_text(echo.received[-1])
 

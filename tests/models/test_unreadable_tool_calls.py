@@ -159,7 +159,7 @@ def test_a_text_that_only_names_calls_is_an_answer(server: ChatServer, text: str
 
 
 @pytest.mark.parametrize(("tag", "count"), [("tool_call", 0), ("new_call", 1)])
-def test_an_agent_with_tools_warns_of_a_template_whose_calls_cannot_be_read(
+def test_an_agent_with_tools_warns_of_a_template_with_unreadable_calls(
     server: ChatServer, tag: str, count: int
 ) -> None:
     template = JinjaChatTemplate(TEMPLATE.replace("SIGN", "<tool_call>").replace("CALL", tag), now=datetime(2026, 1, 1))

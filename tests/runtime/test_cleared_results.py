@@ -30,7 +30,7 @@ def result_of(number: int) -> Message:
     return Message("tool", f"page {number} {PAGE}", tool_call_id=f"page{number}", name="page")
 
 
-def asks(*numbers: int, name: str = "page") -> list[ToolCall]:
+def page_calls(*numbers: int, name: str = "page") -> list[ToolCall]:
     return [ToolCall(id=f"{name}{number}", name=name, arguments={"number": number}) for number in numbers]
 
 
@@ -48,7 +48,7 @@ def shown(composition: Composition) -> list[str]:
 
 def test_old_results_are_cleared_in_batches() -> None:
     clear = ClearResults(keep=1, over=100, batch=1_200)
-    sent = prompts([page, clear], [*asks(1, 2, 3, 4, 5), "Done."])
+    sent = prompts([page, clear], [*page_calls(1, 2, 3, 4, 5), "Done."])
     assert [shown(each) for each in sent] == [
         [],
         ["1"],
@@ -63,7 +63,7 @@ def test_old_results_are_cleared_in_batches() -> None:
 
 def test_the_conversation_stays_complete_and_later_turns_send_the_same_placeholders() -> None:
     clear = ClearResults(keep=1, over=100, batch=0)
-    model = ScriptedModel([*asks(1, 2, 3), "Done.", *asks(4), "Done again."])
+    model = ScriptedModel([*page_calls(1, 2, 3), "Done.", *page_calls(4), "Done again."])
     agent, session = Agent(model, tools=[page, clear]), Session("s")
     result = agent.run_sync("Read.", session=session)
     assert [message.text.count("word") for message in session.conversation if message.role == "tool"] == [500] * 3
@@ -84,13 +84,13 @@ def test_the_model_reads_a_cleared_result_again() -> None:
         assert "result of page, 6" in text
         return ToolCall(name="read_cleared_result", arguments={"id": reference, "start": 5, "length": 10})
 
-    sent = prompts([page, ClearResults(keep=1, over=100, batch=0)], [*asks(1, 2), read, "Done."])
+    sent = prompts([page, ClearResults(keep=1, over=100, batch=0)], [*page_calls(1, 2), read, "Done."])
     assert sent[-1].messages[-1].text.startswith("1 word wor\n[Characters 5 to 15 of 2,507;")
 
 
 def test_an_id_is_not_personal_data() -> None:
     # In hexadecimal digits, the id of the result of this page would be read as a telephone number.
-    sent = prompts([page, ClearResults(keep=1, over=100, batch=0)], [*asks(179, 180), "Done."])
+    sent = prompts([page, ClearResults(keep=1, over=100, batch=0)], [*page_calls(179, 180), "Done."])
     text = sent[-1].messages[3].text
     assert "was removed" in text
     assert not [*personal_data(text)]
@@ -152,9 +152,9 @@ def test_failures_denials_and_loaded_skills_stay() -> None:
         return long
 
     tools: list[Tool] = [fails, breaks, denies, load_skill, succeeds]
-    calls = [call for each in tools for call in asks(1, name=each.name)]
+    calls = [call for each in tools for call in page_calls(1, name=each.name)]
     calls += [ToolCall(name="missing", arguments={"a": long}), ToolCall(name="succeeds", arguments={"number": long})]
-    sent = prompts([*tools, ClearResults(keep=1, over=10, batch=0)], [*calls, *asks(2, name="succeeds"), "Done."])
+    sent = prompts([*tools, ClearResults(keep=1, over=10, batch=0)], [*calls, *page_calls(2, name="succeeds"), "Done."])
     results = [message for message in sent[-1].messages if message.role == "tool"]
     cleared = ["was removed" in message.text for message in results]
     assert cleared == [False, False, False, False, True, False, False, False]
@@ -170,7 +170,7 @@ def test_results_that_start_like_failures_are_cleared() -> None:
             return f"weather {start} on day {number}: {PAGE}"
 
         tools = [weather, ClearResults(keep=1, over=100, batch=0)]
-        last = prompts(tools, [*asks(1, 2, name="weather"), "Done."])[-1]
+        last = prompts(tools, [*page_calls(1, 2, name="weather"), "Done."])[-1]
         if "was removed" not in last.messages[3].text:
             failures.append(start)
     assert not failures
@@ -189,12 +189,12 @@ def test_names_and_sizes_select_results() -> None:
         (ClearResults(keep=2, over=100, batch=0), ["-", "2", "3"]),
     ]
     for clear, expected in cases:
-        sent = prompts([page, note, clear], [*asks(1), *asks(2, name="note"), *asks(3), "Done."])
+        sent = prompts([page, note, clear], [*page_calls(1), *page_calls(2, name="note"), *page_calls(3), "Done."])
         assert shown(sent[-1]) == expected, clear.clearing
 
 
 def test_the_start_of_a_cleared_result_can_stay() -> None:
-    sent = prompts([page, ClearResults(keep=1, over=100, batch=0, start=11)], [*asks(1, 2), "Done."])
+    sent = prompts([page, ClearResults(keep=1, over=100, batch=0, start=11)], [*page_calls(1, 2), "Done."])
     assert sent[-1].messages[3].text.startswith("page 1 word...\n[")
 
 
@@ -210,14 +210,16 @@ def test_media_of_a_cleared_result_are_read_again() -> None:
         reference = composition.messages[3].text.split('id="')[1].split('"')[0]
         return ToolCall(name="read_cleared_result", arguments={"id": reference})
 
-    sent = prompts([photo, page, ClearResults(keep=1, batch=0)], [ToolCall(name="photo"), *asks(1), read, "Done."])
+    sent = prompts(
+        [photo, page, ClearResults(keep=1, batch=0)], [ToolCall(name="photo"), *page_calls(1), read, "Done."]
+    )
     assert image in sent[1].messages[-1].parts
     assert image not in sent[2].messages[3].parts
     assert image in sent[3].messages[-1].parts
 
 
 def test_the_layer_table_and_why_show_cleared_results() -> None:
-    sent = prompts([page, ClearResults(keep=1, over=100, batch=0)], [*asks(1, 2), "Done."])[-1]
+    sent = prompts([page, ClearResults(keep=1, over=100, batch=0)], [*page_calls(1, 2), "Done."])[-1]
     rows = {row.layer: row for row in sent.explain()}
     assert rows["intermediate.cleared"].status == "trimmed"
     assert "1 of 2 results" in rows["intermediate.cleared"].why
@@ -231,7 +233,7 @@ def test_the_layer_table_and_why_show_cleared_results() -> None:
 
 def test_a_resumed_run_sends_the_same_prompts() -> None:
     clear = ClearResults(keep=1, over=100, batch=0)
-    model = ScriptedModel([*asks(1, 2, 3), "Done."])
+    model = ScriptedModel([*page_calls(1, 2, 3), "Done."])
     journal = Agent(model, tools=[page, clear]).run_sync("Read.").journal
     lines = journal.dumps().splitlines()
     for end in range(3, len(lines)):
@@ -247,10 +249,10 @@ def test_a_resumed_run_sends_the_same_prompts() -> None:
 
 def test_a_budget_cuts_the_results_that_clearing_leaves() -> None:
     clear = ClearResults(keep=1, over=100, batch=0)
-    sent = prompts([page, clear], [*asks(1, 2, 3, 4), "Done."], budget=1_000)
+    sent = prompts([page, clear], [*page_calls(1, 2, 3, 4), "Done."], budget=1_000)
     assert shown(sent[-1]) == ["-", "-", "-", "4"]
     assert all(each.tokens <= 1_000 for each in sent)
-    tight = prompts([page, clear], [*asks(1, 2, 3, 4), "Done."], budget=900)[-1]
+    tight = prompts([page, clear], [*page_calls(1, 2, 3, 4), "Done."], budget=900)[-1]
     assert shown(tight)[-1] == "4"
     assert len(shown(tight)) < 4
     assert sum(row.tokens for row in tight.explain()) == tight.tokens
@@ -259,13 +261,13 @@ def test_a_budget_cuts_the_results_that_clearing_leaves() -> None:
 def test_compaction_counts_the_placeholders_and_summarises_complete_results() -> None:
     clear = ClearResults(keep=1, over=100, batch=0)
     for with_clearing, is_cut in ((True, False), (False, True)):
-        model = ScriptedModel([*asks(1, 2, 3), "Done.", "Yes."])
+        model = ScriptedModel([*page_calls(1, 2, 3), "Done.", "Yes."])
         tools: list[Any] = [page, clear] if with_clearing else [page]
         agent, session = Agent(model, tools=tools, compaction=Trim(tokens=1_500, keep=0)), Session("s")
         agent.run_sync("Read.", session=session)
         agent.run_sync("Again?", session=session)
         assert (model.requests[-1].context.conversation.start > 0) == is_cut
-    model, notes = ScriptedModel([*asks(1, 2, 3), "Done.", "Yes."]), ScriptedModel(["Notes."])
+    model, notes = ScriptedModel([*page_calls(1, 2, 3), "Done.", "Yes."]), ScriptedModel(["Notes."])
     agent = Agent(model, tools=[page, clear], compaction=Summarise(notes, tokens=100, keep=0))
     session = Session("s")
     agent.run_sync("Read.", session=session)
@@ -275,8 +277,8 @@ def test_compaction_counts_the_placeholders_and_summarises_complete_results() ->
 
 def test_calls_and_results_stay_together() -> None:
     clear = ClearResults(keep=1, over=100, batch=0)
-    both = Message("assistant", tool_calls=[*asks(1, 2)])
-    sent = prompts([page, clear], [both, *asks(3), "Done."])[-1]
+    both = Message("assistant", tool_calls=[*page_calls(1, 2)])
+    sent = prompts([page, clear], [both, *page_calls(3), "Done."])[-1]
     calls = [call.id for message in sent.messages for call in message.tool_calls]
     assert [message.tool_call_id for message in sent.messages if message.role == "tool"] == calls
     assert shown(sent) == ["-", "-", "3"]
@@ -288,7 +290,7 @@ def test_a_prompt_with_a_cache_is_the_prompt_without_a_cache() -> None:
     policies = [ClearResults(keep=keep, over=100, batch=batch, start=start) for keep, batch, start in POLICIES]
     for number in range(40):
         policy = policies[number // 12]
-        added = [Message("assistant", tool_calls=asks(number)), result_of(number)]
+        added = [Message("assistant", tool_calls=page_calls(number)), result_of(number)]
         if number % 9 == 8:
             # The next turn: the traffic becomes a part of the conversation.
             conversation = conversation.append(*traffic, Message("assistant", "Done."), Message("user", "More."))

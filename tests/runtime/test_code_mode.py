@@ -352,7 +352,7 @@ class Returns:
         return self.value  # type: ignore[no-any-return]
 
 
-def test_a_sandbox_can_ask_at_once_and_must_return_a_result_of_texts() -> None:
+def test_a_sandbox_can_make_simultaneous_calls_and_must_return_a_result_of_texts() -> None:
     values: list[Any] = [SandboxResult("ok"), SandboxResult(value=None), "ok", None]  # type: ignore[arg-type]
     texts: list[str] = []
     for value in values:

@@ -219,7 +219,7 @@ def test_a_run_id_that_is_used_again_stores_and_shows_each_message_once() -> Non
         agent.run_sync("something else", session=session, run_id="r")
 
 
-def test_a_conversation_is_busy_whichever_session_object_is_used(tmp_path: Path) -> None:
+def test_a_conversation_is_busy_for_all_its_session_objects(tmp_path: Path) -> None:
     with Memory(tmp_path) as memory:
         found: list[BaseException] = []
 

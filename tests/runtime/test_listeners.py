@@ -95,10 +95,10 @@ def test_an_async_listener_receives_the_events_of_a_sync_listener_in_the_same_or
     assert kinds(plain)[-1] is RunFinished
     fromlambda: list[Event] = []
 
-    async def keep(event: Event) -> None:
+    async def store_event(event: Event) -> None:
         fromlambda.append(event)
 
-    scripted().run_sync("x", on_event=lambda event: keep(event))
+    scripted().run_sync("x", on_event=lambda event: store_event(event))
     assert kinds(fromlambda) == kinds(plain)
 
 
@@ -289,14 +289,14 @@ def test_a_listener_may_return_an_awaitable_for_some_events_only() -> None:
 
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_a_panic_of_a_listener_is_reported_or_ends_the_stream(is_async: bool) -> None:
-    def hear(event: Event) -> None:
+    def handle(event: Event) -> None:
         raise Panic(type(event).__name__)
 
-    async def hear_later(event: Event) -> None:
+    async def handle_later(event: Event) -> None:
         await asyncio.sleep(0)
-        hear(event)
+        handle(event)
 
-    listener: Any = hear_later if is_async else hear
+    listener: Any = handle_later if is_async else handle
     result = await scripted().run("x", on_event=listener, on_event_error="report")
     assert {type(error) for error in result.listener_errors} == {Panic}
     with pytest.raises(Panic):
@@ -325,16 +325,16 @@ def test_a_listener_that_ends_the_program_during_progress_of_a_tool_ends_the_run
         context.progress("half")
         return "la"
 
-    def hear(event: Event) -> None:
+    def handle(event: Event) -> None:
         if isinstance(event, ToolProgress):
             raise error("now")
 
-    async def hear_later(event: Event) -> None:
+    async def handle_later(event: Event) -> None:
         await asyncio.sleep(0)
-        hear(event)
+        handle(event)
 
     agent = Agent(ScriptedModel([calling("sing", "count", "sing"), "done"]), tools=[count, sing])
     with raises(error, args=("now",)) as caught:
-        agent.run_sync("go", on_event=hear_later if is_async else hear, on_event_error=errors)
+        agent.run_sync("go", on_event=handle_later if is_async else handle, on_event_error=errors)
     result = agent.resume_sync(caught.value.journal)  # type: ignore[attr-defined]
     assert result.output == "done" and valid(result.messages)

@@ -279,7 +279,7 @@ def test_options_without_effect_are_refused_and_a_process_is_observed_once(spans
     observe(**spans.providers).end()
 
 
-async def test_a_trace_is_plain_data_of_the_journal_wherever_it_is_read(tmp_path: Path, spans: Spans) -> None:
+async def test_a_trace_is_plain_data_of_the_journal_from_any_source(tmp_path: Path, spans: Spans) -> None:
     LOOKING[:] = [spans]
     file = tmp_path / "run.jsonl"
     result = await shop().run("Where is Ada?", journal=file)

@@ -520,7 +520,7 @@ def test_return_direct_ends_the_run() -> None:
     assert result.output == "sunny"
 
 
-def test_the_policy_of_a_tool_of_pydantic_ai_is_kept() -> None:
+def test_the_policy_of_a_tool_of_pydantic_ai_is_preserved() -> None:
     given = PydanticAITool(str, requires_approval=True, sequential=True, timeout=3, max_retries=2, strict=True)
     (tool,) = Toolset([given])
     policy = tool.policy

@@ -30,7 +30,7 @@ from tests.runtime.scripts import Library
 LAYERS = Layers(before_input=[MemoPrompt(), RecalledPrompt(), KnowledgePrompt()])
 
 
-def asked(agent: Agent, text: str, session: object) -> tuple[str, Recalled]:
+def run_and_recall(agent: Agent, text: str, session: object) -> tuple[str, Recalled]:
     """Run, and return the user message that was sent and the recalled items."""
     events: list[Event] = []
     result = agent.run_sync(text, session=session, on_event=events.append)  # type: ignore[arg-type]
@@ -44,7 +44,7 @@ def test_documents_facts_and_earlier_conversations_reach_the_prompt(tmp_path: Pa
         memory.facts.add("Herons are birds.")
         agent = Agent(ScriptedModel(["ok"] * 3), layers=LAYERS, memory=memory)
         session = memory.session("now")
-        sent, recalled = asked(agent, "Where does the heron nest?", session)
+        sent, recalled = run_and_recall(agent, "Where does the heron nest?", session)
         assert "The heron nests behind the weir." in sent
         assert "Herons are birds." in sent
         assert [fact.text for fact in recalled.knowledge] == ["Herons are birds."]
@@ -56,10 +56,10 @@ def test_messages_in_the_prompt_are_not_recalled_again(tmp_path: Path) -> None:
     with Memory(tmp_path) as memory:
         session = memory.session("now")
         agent = Agent(ScriptedModel(["ok"] * 3), layers=LAYERS, memory=memory)
-        asked(agent, "The heron nests behind the weir.", session)
-        _, recalled = asked(agent, "Where does the heron nest?", session)
+        run_and_recall(agent, "The heron nests behind the weir.", session)
+        _, recalled = run_and_recall(agent, "Where does the heron nest?", session)
         assert recalled.documents == recalled.recalled == ()
-        _, elsewhere = asked(agent, "Where does the heron nest?", memory.session("another"))
+        _, elsewhere = run_and_recall(agent, "Where does the heron nest?", memory.session("another"))
         assert elsewhere.recalled[0].text == "The heron nests behind the weir."
         assert memory.recall_logs()[-1].conversation == "another"
 
@@ -70,7 +70,7 @@ def test_a_conversation_in_another_store_hides_nothing(tmp_path: Path) -> None:
         agent = Agent(ScriptedModel(["ok"] * 2), layers=LAYERS, memory=memory)
         said = [Message("user", "Herons?"), Message("assistant", "Yes.")]
         for session in (Session(), Session(conversation=Conversation(said))):
-            sent, recalled = asked(agent, "What are herons?", session)
+            sent, recalled = run_and_recall(agent, "What are herons?", session)
             assert "Herons are birds." in sent
             assert recalled.degraded == ()
 
@@ -82,7 +82,7 @@ def test_messages_that_a_budget_cut_from_the_conversation_are_recalled(tmp_path:
         for number in range(20):
             session.append(Message("user", f"Number {number}: " + "and so on " * 20), Message("assistant", "I see."))
         agent = Agent(Chain(ScriptedModel(["ok"] * 3), LAYERS, budget=400), memory=memory)
-        sent, recalled = asked(agent, "Where does the heron nest?", session)
+        sent, recalled = run_and_recall(agent, "Where does the heron nest?", session)
         assert "The heron nests behind the weir." in [found.text for found in recalled.recalled]
         assert "The heron nests behind the weir." in sent
 
@@ -131,11 +131,11 @@ def test_answers_of_the_model_in_one_session_are_no_evidence_in_the_next(tmp_pat
     with Memory(tmp_path) as memory:
         agent = Agent(ScriptedModel([WARRANTY, "ok", "ok"]), memory=memory)
         agent.run_sync("How long is it?", session=memory.session("one"))
-        sent, recalled = asked(agent, "How long is the warranty?", memory.session("two"))
+        sent, recalled = run_and_recall(agent, "How long is the warranty?", memory.session("two"))
         assert "99 years" not in sent and [found.text for found in recalled.recalled] == ["How long is it?"]
         assert WARRANTY in [found.text for found in memory.recall("warranty").recalled if found.role == "assistant"]
         everything = Agent(ScriptedModel(["ok"]), memory=memory, recall=RecallOptions(roles=("user", "assistant")))
-        sent, _ = asked(everything, "How long is the warranty?", memory.session("three"))
+        sent, _ = run_and_recall(everything, "How long is the warranty?", memory.session("three"))
         assert "[assistant, 20" in sent and WARRANTY in sent
 
 
@@ -163,7 +163,9 @@ def test_the_request_to_repair_an_answer_is_not_recalled_as_a_message_of_the_use
         agent = Agent(ScriptedModel([f'{{"{WARRANTY}": 1}}', "{}"]), output=dict[int, int])
         agent.run_sync("Numbers, please.", session=memory.session("one"))
         assert "99 years" in str(memory.recall("warranty", roles=("user",)).recalled)
-        sent, _ = asked(Agent(ScriptedModel(["ok"]), memory=memory), "How long is the warranty?", memory.session("two"))
+        sent, _ = run_and_recall(
+            Agent(ScriptedModel(["ok"]), memory=memory), "How long is the warranty?", memory.session("two")
+        )
         assert "99 years" not in sent
 
 

@@ -69,7 +69,7 @@ def test_a_call_without_any_tools_is_answered_too() -> None:
     assert result.content == "Unknown tool 'anything'; no tools are available."
 
 
-def test_arguments_of_the_wrong_type_go_back_to_the_model_with_every_problem() -> None:
+def test_arguments_of_the_wrong_type_are_returned_to_the_model_with_every_problem() -> None:
     def plan(day: int, city: str) -> str:
         """Plan."""
         raise AssertionError("must not run")
@@ -79,7 +79,7 @@ def test_arguments_of_the_wrong_type_go_back_to_the_model_with_every_problem() -
     assert "day: " in str(result.content) and "city: " in str(result.content)
 
 
-def test_arguments_that_are_not_json_go_back_to_the_model() -> None:
+def test_arguments_that_are_not_json_are_returned_to_the_model() -> None:
     for broken in ("{", "[]", "null", "nonsense", '"text"', '{"text": '):
         (result,) = results(calling(("echo", broken)), echo)
         assert result.status == "error", broken

@@ -213,7 +213,7 @@ def test_tools_receive_the_dependencies_and_the_ids_of_run_and_call() -> None:
     assert (seen[0].run_id, seen[0].call_id, len(seen[0].idempotency_key)) == ("r1", "c9", 32)
 
 
-def test_an_agent_takes_a_chain_with_its_layers_and_output() -> None:
+def test_an_agent_accepts_a_chain_with_its_layers_and_output() -> None:
     model = ScriptedModel(["[1, 2]"])
     assert Agent(Chain(model, "List.", output=list[int])).run_sync("go").output == [1, 2]
     assert model.requests[0].system.text == "List."

@@ -128,7 +128,7 @@ def test_a_path_without_python_is_reported(checkout: Checkout) -> None:
     assert "Python 3.11 or newer is not on the PATH" in output
 
 
-def test_an_environment_is_kept_without_a_network_and_created_again_after_a_full_disk(checkout: Checkout) -> None:
+def test_an_environment_stays_without_a_network_and_is_created_again_after_a_full_disk(checkout: Checkout) -> None:
     steps = {"ConnectionError": ["pip"], "No space left on device": ["venv", "pip"]}
     for output, expected in steps.items():
         assert checkout.run(PIP_OUTPUT=output)[0] == 1

@@ -38,18 +38,18 @@ def calls(*made: ToolCall, text: str = "") -> Reply:
     return Reply(Message("assistant", text, tool_calls=made), usage=Usage(10, 5, 2))
 
 
-def asked(text: str, **more: Any) -> RunAgentInput:
+def run_input(text: str, **more: Any) -> RunAgentInput:
     given = [UserMessage(id="u1", role="user", content=text)]
     return RunAgentInput(thread_id="t", run_id="r", **{"messages": given, **more})
 
 
-def sent(client: Client, asked: RunAgentInput, agent: str = "shop") -> Any:
-    return client.http.post(f"/agents/{agent}/ag-ui", json=asked.model_dump(mode="json", by_alias=True))
+def sent(client: Client, request: RunAgentInput, agent: str = "shop") -> Any:
+    return client.http.post(f"/agents/{agent}/ag-ui", json=request.model_dump(mode="json", by_alias=True))
 
 
-def events(client: Client, asked: RunAgentInput) -> list[Any]:
+def events(client: Client, request: RunAgentInput) -> list[Any]:
     """Return the events of a stream, each read by its type."""
-    answer = sent(client, asked)
+    answer = sent(client, request)
     assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/event-stream"), answer.text
     found = []
     for block in answer.text.removesuffix("\n\n").split("\n\n"):
@@ -70,7 +70,7 @@ def test_a_run_is_streamed_with_its_tools_and_continues_with_the_messages_of_the
         [calls(ToolCall("c1", "stock", '{"book": "Emma"}'), text="Let me see."), Reply(Message("assistant", "Seven."))]
     )
     with served(Agent(model, "You sell books.", tools=[stock], name="shop")) as client:
-        found = events(client, asked("How many?", context=[About(description="Page", value="Emma")]))
+        found = events(client, run_input("How many?", context=[About(description="Page", value="Emma")]))
         assert kinds(found) == [
             "RUN_STARTED",
             "STEP_STARTED",
@@ -96,7 +96,7 @@ def test_a_run_is_streamed_with_its_tools_and_continues_with_the_messages_of_the
 def test_a_tool_of_the_front_end_ends_the_run_which_continues_with_the_result() -> None:
     model = ScriptedModel([calls(ToolCall("c1", "ask", '{"what": "size"}')), "Done."])
     with served(Agent(model, "You sell books.", tools=[stock], name="shop")) as client:
-        found = events(client, asked("Buy.", tools=[ASK]))
+        found = events(client, run_input("Buy.", tools=[ASK]))
         call = found[kinds(found).index("TOOL_CALL_START")]
         assert found[-1].outcome.pending_tool_call_ids == [call.tool_call_id]
         arguments = {"name": "ask", "arguments": '{"what": "size"}'}
@@ -106,7 +106,7 @@ def test_a_tool_of_the_front_end_ends_the_run_which_continues_with_the_result() 
             Answer(id=call.parent_message_id, role="assistant", tool_calls=[made]),
             ToolMessage(id="m3", role="tool", tool_call_id=call.tool_call_id, content="large"),
         ]
-        after = events(client, asked("", messages=more, tools=[ASK]))
+        after = events(client, run_input("", messages=more, tools=[ASK]))
         assert "".join([one.delta for one in after if one.type == "TEXT_MESSAGE_CONTENT"]) == "Done."
         assert [one.role for one in model.requests[-1].messages] == ["system", "user", "assistant", "tool"]
 
@@ -143,7 +143,7 @@ def test_a_form_of_a_tool_interrupts_the_run_and_is_completed_by_the_client() ->
 
     model = ScriptedModel([calls(ToolCall("c1", "order", "{}")), "Sold."])
     with served(Agent(model, tools=[order], name="shop")) as client:
-        first = events(client, asked("A shirt."))
+        first = events(client, run_input("A shirt."))
         (waiting,) = first[-1].outcome.interrupts
         assert "Which size?" in waiting.message
         answer = {"approved": True, "editedArgs": {"answer": {"size": "L"}}}
@@ -163,7 +163,7 @@ def test_a_call_that_needs_a_person_interrupts_the_run_which_continues_with_the_
     again = calls(ToolCall("c3", "pay", '{"francs": 5}'))
     model = ScriptedModel([both, again, Reply(Message("assistant", "Paid."), usage=Usage(7, 1))])
     with served(Agent(model, tools=[stock, pay], name="shop")) as client:
-        first = events(client, asked("Pay."))
+        first = events(client, run_input("Pay."))
         assert first[-1].outcome.type == "interrupt" and PAID == []
         waiting = first[-1].outcome.interrupts
         begun = {one.tool_call_id: one.tool_call_name for one in first if one.type == "TOOL_CALL_START"}
@@ -205,7 +205,7 @@ def test_an_incomplete_or_invalid_answer_is_refused_and_the_run_still_waits(tmp_
     agents = [Agent(model, tools=[pay], name="shop"), Agent(model, tools=[pay], name="bank")]
     with served(*agents, access=Access(file)) as client:
         client.http.headers["Authorization"] = f"Bearer {ada}"
-        waiting = events(client, asked("Pay."))[-1].outcome.interrupts
+        waiting = events(client, run_input("Pay."))[-1].outcome.interrupts
         yes, no = {"approved": True}, {"approved": False}
         both = answering(waiting, yes, yes)
         for refused, what in (
@@ -214,7 +214,7 @@ def test_an_incomplete_or_invalid_answer_is_refused_and_the_run_still_waits(tmp_
             (answering(waiting, "yes", {"approved": "yes"}), "resume[1].payload: approved"),
             (answering(waiting, {"approved": True, "reason": "x"}, yes), "reason: only valid if approved is false"),
             (answering(waiting, {"approved": True, "extra": 1}, yes), "extra: unknown field"),
-            (both.model_copy(update={"messages": asked("New").messages}), "new message"),
+            (both.model_copy(update={"messages": run_input("New").messages}), "new message"),
             (
                 both.model_copy(update={"forwarded_props": {"additional_kwargs": {"a": 1}}}),
                 "omit them",
@@ -236,7 +236,7 @@ def test_calls_of_one_run_are_decided_over_several_endpoints(tmp_path: Path) -> 
     made = [ToolCall(f"c{at}", "pay", f'{{"francs": {at}}}') for at in range(3)]
     agent = Agent(ScriptedModel.repeat(calls(*made), "Paid."), tools=[pay], name="shop")
     with served(agent, store=RunStore(tmp_path / "runs.db")) as client:
-        waiting = events(client, asked("Pay."))[-1].outcome.interrupts
+        waiting = events(client, run_input("Pay."))[-1].outcome.interrupts
         run = client.get("/runs").json()["runs"][0]["id"]
         first = {"decisions": {"c0": {"approve": True, "arguments": {"francs": 9}}}}
         assert client.post(f"/runs/{run}/decisions", first).status_code == 200
@@ -262,7 +262,7 @@ def test_a_run_whose_client_leaves_during_its_answer_does_not_wait_forever(tmp_p
         ScriptedModel.repeat(calls(ToolCall("c1", "pay", '{"francs": 3}')), "Paid."), tools=[pay], name="shop"
     )
     with served(agent, store=SlowStore(tmp_path / "runs.db")) as client:
-        waiting = events(client, asked("Pay."))[-1].outcome.interrupts
+        waiting = events(client, run_input("Pay."))[-1].outcome.interrupts
         run = client.get("/runs").json()["runs"][0]["id"]
         body = answering(waiting, {"approved": True}).model_dump_json(by_alias=True)
         head = "POST /agents/shop/ag-ui HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
@@ -283,7 +283,7 @@ def test_a_run_after_a_tool_of_the_front_end_waits_for_a_call_of_an_inner_agent(
         [calls(ToolCall("c1", "ask", '{"what": "size"}')), calls(ToolCall("c2", "bank", '{"input": "Pay."}')), "Done."]
     )
     with served(Agent(outer, "Sell.", tools=[bank], name="shop")) as client:
-        first = events(client, asked("Buy.", tools=[ASK]))
+        first = events(client, run_input("Buy.", tools=[ASK]))
         call = next(one for one in first if one.type == "TOOL_CALL_START")
         made: Any = {"id": call.tool_call_id, "type": "function", "function": {"name": "ask", "arguments": "{}"}}
         more: Any = [
@@ -291,7 +291,7 @@ def test_a_run_after_a_tool_of_the_front_end_waits_for_a_call_of_an_inner_agent(
             Answer(id=call.parent_message_id, role="assistant", tool_calls=[made]),
             ToolMessage(id="m3", role="tool", tool_call_id=call.tool_call_id, content="large"),
         ]
-        second = events(client, asked("", messages=more, tools=[ASK]))
+        second = events(client, run_input("", messages=more, tools=[ASK]))
         (waiting,) = second[-1].outcome.interrupts
         begun = [one.tool_call_id for one in second if one.type == "TOOL_CALL_START"]
         assert begun == [waiting.tool_call_id] and waiting.metadata == {"name": "pay", "arguments": '{"francs": 9}'}
@@ -308,7 +308,7 @@ def test_calls_of_a_token_without_the_scope_to_approve_are_denied(tmp_path: Path
     token = add_token(tmp_path / "access.yaml", "ci", "acme")
     with served(Agent(model, tools=[pay], name="shop"), access=Access(tmp_path / "access.yaml")) as client:
         client.http.headers["Authorization"] = f"Bearer {token}"
-        assert (events(client, asked("Pay."))[-1].outcome.type, PAID) == ("success", [])
+        assert (events(client, run_input("Pay."))[-1].outcome.type, PAID) == ("success", [])
 
 
 def test_an_answered_run_of_a_killed_server_is_finished_by_the_next_server(tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ def test_an_answered_run_of_a_killed_server_is_finished_by_the_next_server(tmp_p
     agent = Agent(ScriptedModel([calls(ToolCall("c1", "pay", '{"francs": 3}')), "Paid."]), tools=[pay], name="shop")
     store = RunStore(file)
     with served(agent, store=store) as client:
-        events(client, asked("Pay."))
+        events(client, run_input("Pay."))
         run = client.get("/runs").json()["runs"][0]["id"]
     assert store.decide(run, {"c1": Approved()}) == "queued" and store.begin_attempt(run) is not None
     assert store.begin_attempt(run) is None
@@ -340,7 +340,7 @@ def test_an_answered_run_of_a_stopped_server_is_finished_by_the_next_server(tmp_
     store = RunStore(tmp_path / "runs.db")
     options = ServerOptions(grace_seconds=0.1)
     with served(agent, store=store, options=options) as client, ThreadPoolExecutor(1) as threads:
-        waiting = events(client, asked("Pay."))[-1].outcome.interrupts
+        waiting = events(client, run_input("Pay."))[-1].outcome.interrupts
         run = client.get("/runs").json()["runs"][0]["id"]
         answered = threads.submit(events, client, answering(waiting, {"approved": True}))
         assert begun.wait(LONG)
@@ -366,7 +366,7 @@ def test_kwargs_types_and_invalid_inputs_are_checked_before_any_event_is_streame
     info = AdditionalInfoPrompt(Template("In {{ currency }}.", params_schema=NEEDS))
     model = ScriptedModel(['{"francs": 30}'])
     with served(Agent(model, layers=Layers("Sell.", before_input=info), output=Price, name="shop")) as client:
-        missing = sent(client, asked("Price?"))
+        missing = sent(client, run_input("Price?"))
         assert missing.status_code == 422 and set(missing.json()["error"]["additional_kwargs"]) == {"currency"}
         props = {"additional_kwargs": {"currency": "CHF"}}
         for more, what in (
@@ -377,16 +377,21 @@ def test_kwargs_types_and_invalid_inputs_are_checked_before_any_event_is_streame
             ({"messages": []}, "expected at least one message"),
             ({"messages": [Answer(id="a", role="assistant", tool_calls=[OPEN])]}, "the calls o1 have no result"),
             (
-                {"messages": [Answer(id="a", role="assistant", tool_calls=[{**OPEN, "id": ""}]), *asked("x").messages]},
+                {
+                    "messages": [
+                        Answer(id="a", role="assistant", tool_calls=[{**OPEN, "id": ""}]),
+                        *run_input("x").messages,
+                    ]
+                },
                 "have no result",
             ),
             ({"tools": [Tool(name="a b", description="")]}, "tools[0].name"),
         ):
-            refused = sent(client, asked("x", **{"forwarded_props": props, **more}))
+            refused = sent(client, run_input("x", **{"forwarded_props": props, **more}))
             assert 400 <= refused.status_code < 500 and what in refused.text, refused.text
-        assert sent(client, asked("x"), agent="other").status_code == 404
+        assert sent(client, run_input("x"), agent="other").status_code == 404
         assert client.post("/agents/shop/ag-ui", {"threadId": "t"}).status_code == 422
-        found = events(client, asked("Price?", forwarded_props=props))
+        found = events(client, run_input("Price?", forwarded_props=props))
         assert found[-1].result == {"francs": 30}
         assert [one.delta for one in found if one.type == "TEXT_MESSAGE_CONTENT"] == ['{"francs": 30}']
 
@@ -395,7 +400,7 @@ def test_kwargs_types_and_invalid_inputs_are_checked_before_any_event_is_streame
 def test_a_run_that_fails_ends_with_an_error_without_internal_text(reply: Any) -> None:
     model = ScriptedModel([calls(ToolCall("c1", "stock", '{"book": "Emma"}')), reply])
     with served(Agent(model, tools=[stock], name="shop")) as client:
-        found = events(client, asked("How many?"))
+        found = events(client, run_input("How many?"))
         assert kinds(found)[-1] == "RUN_ERROR" and "hunter2" not in found[-1].message and found[-1].code
 
 
@@ -411,7 +416,7 @@ def test_media_of_the_user_reach_a_model_that_accepts_them() -> None:
     model = ScriptedModel.repeat("Seen.")
     with served(Agent(model, name="shop")) as client:
         message: Any = {"id": "u1", "role": "user", "content": parts}
-        body = {**asked("x").model_dump(mode="json", by_alias=True), "messages": [message]}
+        body = {**run_input("x").model_dump(mode="json", by_alias=True), "messages": [message]}
         assert client.post("/agents/shop/ag-ui", body).status_code == 200
         received = model.requests[-1].messages[-1].parts
         assert [part.kind for part in received] == ["text", "image", "file", "audio", "video"]

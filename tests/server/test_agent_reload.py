@@ -41,7 +41,7 @@ def test_a_changed_file_applies_to_the_next_run_and_an_invalid_file_changes_noth
 
     with served(load(file), prepare=prepare) as client:
 
-        def asked() -> tuple[str, str]:
+        def run_once() -> tuple[str, str]:
             run = client.post("/runs", {"agent": "shop", "input": "How much?", "session": "s"}).json()["id"]
             assert ended(client, run)["output"] == "Done."
             sent = model.requests[-1].messages
@@ -54,17 +54,17 @@ def test_a_changed_file_applies_to_the_next_run_and_an_invalid_file_changes_noth
             report: tuple[str, str | None] = until(lambda: reports[count:])[0]
             return report[1]
 
-        assert asked() == ("You sell books.", "30")
-        assert written(prompt, "---\nrole: system\n---\nYou sell pens.") is None and asked()[0] == "You sell pens."
-        assert written(tools, TOOL.format("31")) is None and asked() == ("You sell pens.", "31")
+        assert run_once() == ("You sell books.", "30")
+        assert written(prompt, "---\nrole: system\n---\nYou sell pens.") is None and run_once()[0] == "You sell pens."
+        assert written(tools, TOOL.format("31")) is None and run_once() == ("You sell pens.", "31")
         for text, problem in (
             (FILE + "toolz: []\n", "agent.yaml, line 6: toolz: unknown key"),
             (FILE.replace("shop", "stall"), "no agent 'stall'"),
             (FILE.replace("memory: true", "memory: {home: other}"), "restart the server"),
         ):
             assert problem in str(written(file, text))
-            assert asked() == ("You sell pens.", "31")
-        assert written(file, f"{FILE}instructions: Be brief.") is None and "Be brief." in asked()[0]
+            assert run_once() == ("You sell pens.", "31")
+        assert written(file, f"{FILE}instructions: Be brief.") is None and "Be brief." in run_once()[0]
         assert client.get("/sessions/s").json()["messages"] == 4 * 7
         assert [problem is None for _, problem in reports] == [True, True, False, False, False, True]
     reloading[0].close()
@@ -87,7 +87,7 @@ def test_durable_runs_continue_with_the_present_version_of_the_agent(tmp_path: P
 
     with served(load(file), prepare=prepare, runs=runs, version="reloaded") as client:
 
-        def begun() -> str:
+        def start_waiting() -> str:
             run: str = client.post("/runs", {"agent": "a", "input": "x"}).json()["id"]
             until(lambda: client.get(f"/runs/{run}").json()["status"] == "waiting")
             return run
@@ -97,10 +97,10 @@ def test_durable_runs_continue_with_the_present_version_of_the_agent(tmp_path: P
             assert ended(client, run)["output"] == "Done."
             return model.requests[-1].messages[-1].text
 
-        waiting = begun()
+        waiting = start_waiting()
         tools.write_text(ASKING + TOOL.format("31"))
         assert until(lambda: reports) == [None]
-        assert (paid(waiting), paid(begun())) == ("31", "31")
+        assert (paid(waiting), paid(start_waiting())) == ("31", "31")
     runs.close()
     memories.close()
 

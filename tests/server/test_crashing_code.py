@@ -143,7 +143,7 @@ def agents(executor: str) -> list[Agent[Any, Any]]:
     ]
 
 
-def asked(client: Client, agent: str) -> list[str]:
+def problems_of(client: Client, agent: str) -> list[str]:
     """Use an agent through all endpoints; return the problems."""
     is_tool = agent.partition("-")[0] in TOOLS
     expected_status, expected_state = (200, "finished") if is_tool else (500, "failed")
@@ -188,5 +188,5 @@ def test_any_exception_ends_its_call_or_its_run_and_the_server_responds(executor
         memory = stack.enter_context(Memory(tmp_path / "home", scope="local"))
         keeper = Agent(ScriptedModel.repeat("ok"), memory=memory, name="keeper")
         client = stack.enter_context(served(keeper, *crashing, **options))
-        problems = [problem for agent in crashing for problem in asked(client, agent.name)]
+        problems = [problem for agent in crashing for problem in problems_of(client, agent.name)]
         assert problems == []

@@ -152,7 +152,7 @@ def test_a_number_beyond_the_range_of_floats_is_refused(client: Client, path: st
     assert status(long) in (200, 202, 400) and b"is too large" not in long, long
 
 
-def test_a_body_that_is_too_long_is_not_read(client: Client) -> None:
+def test_a_body_over_the_limit_is_not_read(client: Client) -> None:
     began = client.post("/runs", {"agent": "a", "input": "x" * (1 << 20)})
     assert began.status_code == 413
     said = post(client, b"", JSON, "Content-Length: 99999999999")

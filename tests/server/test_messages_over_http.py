@@ -94,11 +94,11 @@ def test_a_waiting_run_receives_a_message_after_the_decision() -> None:
 
 
 def test_an_ag_ui_run_receives_messages_while_it_streams() -> None:
-    from tests.server.test_ag_ui import asked
+    from tests.server.test_ag_ui import run_input
 
     lookout = Lookout(LOOK, "Both.")
     with served(lookout.agent) as client, ThreadPoolExecutor(1) as pool:
-        body = asked("Is a there?").model_dump(mode="json", by_alias=True)
+        body = run_input("Is a there?").model_dump(mode="json", by_alias=True)
         with client.http.stream("POST", "/agents/lookout/ag-ui", json=body) as answer:
             path = f"{answer.headers['location']}/messages"
             text = pool.submit(answer.read)

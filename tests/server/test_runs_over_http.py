@@ -248,7 +248,7 @@ def test_concurrent_decisions_are_all_applied_and_each_is_counted_once(run_servi
         assert ended(client, run)["status"] == "finished" and sorted(PAID) == list(range(8))
 
 
-def test_a_run_is_cancelled_and_its_session_is_free() -> None:
+def test_a_cancelled_run_releases_its_session() -> None:
     model = ScriptedModel([Delayed(60, "late"), "Here."])
     with served(Agent(model, name="a")) as client:
         body = {"agent": "a", "input": "Hi", "session": "s"}

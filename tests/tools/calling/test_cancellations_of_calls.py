@@ -220,7 +220,7 @@ async def test_an_awaitable_that_asyncio_refuses_is_an_error() -> None:
         other_loop.close()
 
 
-async def test_a_cancellation_from_outside_is_counted_until_it_is_taken_back() -> None:
+async def test_a_cancellation_from_outside_is_counted_until_uncancel() -> None:
     """The task was cancelled, and calls a tool within a time limit in its cleanup."""
 
     @tool

@@ -272,7 +272,7 @@ class Noted(BaseModel):
     then: Dated | Noted | None = None
 
 
-async def test_strict_types_take_their_form_in_json_inside_of_recursive_unions() -> None:
+async def test_strict_types_accept_their_json_form_inside_of_recursive_unions() -> None:
     @tool
     async def plan(x: Dated | Noted) -> str:
         inner = x.then

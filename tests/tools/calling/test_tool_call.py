@@ -908,13 +908,13 @@ async def test_the_place_of_an_abandoned_call_is_used_by_a_waiting_call(
 
 async def test_consecutive_calls_have_the_same_thread(own_threads: None) -> None:
     @tool
-    def where() -> int:
+    def thread_id() -> int:
         return id(threading.current_thread())
 
-    first = (await ask(where)).value
+    first = (await ask(thread_id)).value
     while tool_threads.busy_threads():
         await asyncio.sleep(0.001)
-    assert (await ask(where)).value == first
+    assert (await ask(thread_id)).value == first
 
 
 async def test_threads_of_recalls_are_busy_too(own_threads: None) -> None:

@@ -23,7 +23,7 @@ async def ask(made: Tool) -> ToolResult:
     return await made.call(call, ToolContext(None, "run_1", "call_1"))
 
 
-async def begins(tools: Mapping[str, Tool]) -> None:
+async def wait_for_call(tools: Mapping[str, Tool]) -> None:
     """Wait until the server has received a call that does not end."""
     while (await ask(tools["begun"])).content != "yes":
         await asyncio.sleep(0.01)
@@ -116,7 +116,7 @@ async def test_a_call_that_is_cancelled_ends_its_connection_too(patient: None) -
         async with MCPToolset(url) as server:
             tools = {one.name: one for one in server}
             call = asyncio.create_task(ask(tools["flood"]))
-            await begins(tools)
+            await wait_for_call(tools)
             call.cancel()
             closed, sessions = await ask(tools["closed"]), await ask(tools["sessions"])
 
@@ -128,7 +128,7 @@ async def test_a_server_that_ignores_the_end_of_a_call_is_replaced() -> None:
         async with MCPToolset(url) as server:
             tools = {one.name: one for one in server}
             call = asyncio.create_task(ask(tools["untold"]))
-            await begins(tools)
+            await wait_for_call(tools)
             call.cancel()
             closed, sessions = await ask(tools["closed"]), await ask(tools["sessions"])
 

@@ -31,7 +31,7 @@ def served(way: str, kind: str) -> Iterator[str | list[str]]:
         process.kill()
 
 
-async def asked(server: MCPToolset, name: str) -> int:
+async def call_number(server: MCPToolset, name: str) -> int:
     made = next(one for one in server if one.name == name)
     result = await made.call(ToolCall("call_1", name), ToolContext(None, "run_1", "call_1"))
     return int(str(result.content))
@@ -44,14 +44,14 @@ async def asked(server: MCPToolset, name: str) -> int:
 async def test_between_calls_a_server_uses_a_small_share_of_a_processor(way: str, kind: str) -> None:
     with served(way, kind) as where:
         async with MCPToolset(where) as server:
-            sent = await asked(server, "wait")
+            sent = await call_number(server, "wait")
             start = process_time()
             sleep(WAIT_SECONDS)
             used = process_time() - start
             assert used < WAIT_SECONDS / 4
             if way == "pipes" or kind == "messages":  # the buffers of other sockets take long, or are too large
                 for _ in range(100):  # pipes and sockets buffer some of it
-                    if await asked(server, "wait") > sent:
+                    if await call_number(server, "wait") > sent:
                         return
                 raise AssertionError("it is not read any more")
 

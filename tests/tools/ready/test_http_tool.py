@@ -70,7 +70,7 @@ def page(body: str | bytes, kind: str = "text/plain", status: str = "200 OK", *h
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + data
 
 
-def away(where: str, status: str = "302 Found") -> bytes:
+def redirect(where: str, status: str = "302 Found") -> bytes:
     return page("", "text/plain", status, f"Location: {where}")
 
 
@@ -161,8 +161,8 @@ async def test_the_declared_character_set_is_used(body: bytes, kind: str, shown:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort", "cannot be read"),
         (b"", "cannot be read"),
         (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 50_000, "cannot be read"),
-        (away("/loop"), "more than 5 redirects"),
-        (away(""), "(302)"),
+        (redirect("/loop"), "more than 5 redirects"),
+        (redirect(""), "(302)"),
     ],
 )
 async def test_content_that_cannot_be_shown_is_reported(answer: bytes, said: str) -> None:
@@ -360,7 +360,7 @@ async def test_a_redirect_is_checked_like_an_address(status: str) -> None:
     failures: list[str] = []
     async with site() as server:
         for number, where in enumerate(INWARDS, 1):
-            server.pages["/"] = away(where, status)
+            server.pages["/"] = redirect(where, status)
             result = await local(server, "/", **options)
             if result.status != "error" or server.connections != number:
                 failures.append(where)
@@ -369,7 +369,7 @@ async def test_a_redirect_is_checked_like_an_address(status: str) -> None:
 
 async def test_a_name_must_not_become_private_between_two_redirects() -> None:
     async with site() as server:
-        server.pages["/"] = away(f"http://changing.example:{server.port}/next")
+        server.pages["/"] = redirect(f"http://changing.example:{server.port}/next")
         server.pages["/next"] = page("never")
         options: dict[str, Any] = {"networks": ["127.0.0.1/32"], "ports": None}
         url = f"http://changing.example:{server.port}/"
@@ -379,8 +379,8 @@ async def test_a_name_must_not_become_private_between_two_redirects() -> None:
 
 async def test_permitted_redirects_are_followed() -> None:
     async with site() as server:
-        server.pages["/a"] = away("b?x=1")
-        server.pages["/b?x=1"] = away(f"//127.0.0.1:{server.port}/c", "308 Permanent")
+        server.pages["/a"] = redirect("b?x=1")
+        server.pages["/b?x=1"] = redirect(f"//127.0.0.1:{server.port}/c", "308 Permanent")
         server.pages["/c"] = page("here")
         assert text(await local(server, "/a")) == f"http://127.0.0.1:{server.port}/c (200)\n\nhere"
         assert "more than 1 redirects" in refusal(await local(server, "/a", redirects=1))

@@ -173,7 +173,7 @@ VALUES = st.recursive(
 
 
 @pytest.mark.parametrize("value", [1e-128, -5e-324, 1 + 2**-52, 2.5])
-def test_a_number_next_to_an_integer_is_none(value: float) -> None:
+def test_a_number_next_to_an_integer_is_not_an_integer(value: float) -> None:
     assert not accepts({"type": "integer"}, value)
     assert accepts({"type": "number"}, value)
 
