@@ -111,7 +111,7 @@ class BatchServer:
                 line["response"] = {"status_code": 200, "request_id": "r", "body": self._openai_reply(body, answer)}
             if isinstance(answer, dict) == (kind == "err"):
                 lines.append(line)
-        return PlainTextResponse("".join([json.dumps(line) + "\n" for line in lines]))
+        return PlainTextResponse("".join([json.dumps(line, ensure_ascii=False) + "\n" for line in lines]))
 
     def _openai_reply(self, body: dict[str, Any], text: str) -> dict[str, Any]:
         if "input" in body:
@@ -158,7 +158,7 @@ class BatchServer:
                     "usage": {"input_tokens": 100, "output_tokens": 10},
                 }
                 lines.append({"custom_id": key, "result": {"type": "succeeded", "message": message}})
-        return PlainTextResponse("".join([json.dumps(line) + "\n" for line in lines]))
+        return PlainTextResponse("".join([json.dumps(line, ensure_ascii=False) + "\n" for line in lines]))
 
     def _is_over(self, batch: str) -> bool:
         self._polled[batch] = self._polled.get(batch, 0) + 1

@@ -192,6 +192,14 @@ def test_a_failed_line_is_the_error_of_its_row_and_is_sent_again_by_the_next_cal
         assert [list(batch) for batch in server.sent.values()] == [["1-1", "2-1", "3-1"], ["2-1"]], (provider, line)
 
 
+def test_lines_of_results_end_at_line_feeds_only(server: BatchServer, tmp_path: Path) -> None:
+    """JSON texts can contain other separators of lines."""
+    for number, model in enumerate(models(server)):
+        server.answer = lambda key, body: f"You said \u2028\x85 {text_of(body)}"
+        report = evaluate_sync(Agent(model, "x"), ROWS, [contains], batch=True, out=tmp_path / f"{number}.jsonl")
+        assert report.values("contains") == {"1": [1], "2": [1], "3": [1]}, model
+
+
 def test_a_batch_that_ends_early_has_typed_errors_and_its_finished_lines(server: BatchServer, tmp_path: Path) -> None:
     agent = Agent(models(server)[0], "x")
     for end in ("expired", "cancelled", "failed"):

@@ -14,6 +14,7 @@ from agentkit.models.http.endpoint import EndpointModel
 from agentkit.models.http.error_reply import ErrorReply, error_in
 from agentkit.models.http.no_real_models import check_real_models
 from agentkit.models.http.reader import ProtocolError, Reader, object_of
+from agentkit.models.http.reply_body import decoded, json_lines
 from agentkit.models.http.request_body import body_bytes
 from agentkit.models.http.retries import pause_before
 from agentkit.models.http.sdk_errors import translate
@@ -174,10 +175,7 @@ class Batches(ABC):
                 content = await response.aread()
             finally:
                 await response.aclose()
-            try:
-                return object_of(json.loads(content), "the batch")
-            except ValueError as error:
-                raise ProtocolError(f"the batch is not JSON: {error}") from error
+            return object_of(decoded(content), "the batch")
         except Exception as error:
             self._raise(error)
 
@@ -185,12 +183,9 @@ class Batches(ABC):
         """Yield the JSON objects in the lines of a response."""
         response = await self._response("get", path, None)
         try:
-            async for line in response.aiter_lines():
-                if line.strip():
-                    try:
-                        yield object_of(json.loads(line), "a line of the results")
-                    except json.JSONDecodeError as error:
-                        raise ProtocolError(f"a line of the results is not JSON: {error}") from error
+            async with aclosing(json_lines(response)) as documents:
+                async for document in documents:
+                    yield object_of(document, "a line of the results")
         finally:
             await response.aclose()
 

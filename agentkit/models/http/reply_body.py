@@ -51,7 +51,20 @@ async def documents(response: Response) -> AsyncGenerator[Any]:
                 async for document in events:
                     yield document
         elif start or not is_declared_stream:
-            yield _decoded(await _read_all(start, pieces))
+            yield decoded(await _read_all(start, pieces))
+
+
+async def json_lines(response: Response) -> AsyncGenerator[Any]:
+    """Yield the decoded JSON of each line of a response.
+
+    Raises:
+        ProtocolError: The response is too large, or a line is not JSON.
+    """
+    # Lines of bytes: lines of text also end at separators that JSON texts can contain, such as U+2028.
+    async with aclosing(response.aiter_bytes()) as pieces, aclosing(_lines(b"", pieces)) as lines:
+        async for line in lines:
+            if line.strip():
+                yield decoded(line)
 
 
 async def _first_bytes(pieces: AsyncIterator[bytes]) -> bytes:
@@ -91,7 +104,7 @@ async def _events(start: bytes, pieces: AsyncIterator[bytes]) -> AsyncGenerator[
                 name = line[6:].strip().lower()
             elif line.startswith(b"error:"):
                 # llama.cpp sends a custom field.
-                yield _error_document(_decoded(line[6:]))
+                yield _error_document(decoded(line[6:]))
             elif not line:
                 for document in _event_documents(data, name):
                     yield document
@@ -113,7 +126,7 @@ def _event_documents(data: list[bytes], name: bytes) -> list[Any]:
     if data[0].startswith(DONE):
         return [DONE]
     try:
-        documents = [_decoded(b"\n".join(data))]
+        documents = [decoded(b"\n".join(data))]
     except ProtocolError:
         if len(data) == 1:
             raise
@@ -139,7 +152,7 @@ def _is_ping(document: Any) -> bool:
 def _document_or_done(line: bytes) -> Any:
     if line.startswith(DONE):
         return DONE
-    return _decoded(line)
+    return decoded(line)
 
 
 def _error_document(document: Any) -> Any:
@@ -183,7 +196,12 @@ def _check_size(size: int, limit: int) -> None:
         raise ProtocolError(f"the response is larger than {limit >> 20} MiB")
 
 
-def _decoded(data: bytes) -> Any:
+def decoded(data: bytes) -> Any:
+    """Return the value of a JSON text; None replaces NaN and infinite numbers.
+
+    Raises:
+        ProtocolError: The text is not JSON.
+    """
     try:
         return json.loads(data, parse_constant=_constant, parse_float=_finite)
     except RecursionError:
