@@ -189,4 +189,4 @@ def examples_text(examples: Iterable[Example]) -> str:
 
 def examples_of(text: str) -> list[Example]:
     """Return the examples of lines of JSON."""
-    return [Example(**json.loads(line)) for line in text.splitlines() if line]
+    return [Example(**json.loads(line)) for line in text.split("\n") if line]

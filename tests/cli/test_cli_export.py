@@ -73,7 +73,7 @@ def test_rows_of_durable_runs(run: Run, folder: Path) -> None:
     url = f"sqlite:///{folder / 'runs.db'}"
     assert run("export", "--agent", "agent.yaml", "--url", url).exit_code == 1
     agent = load_agent(folder / "agent.yaml").agent
-    result, runs, now = agent.run_sync("Hi"), Runs(url), time.time()
+    result, runs, now = agent.run_sync("Hi\u2028there"), Runs(url), time.time()
     runs.add(agent)
     run_blocking(agent.start("Later"))  # creates the database
     record = RunRecord(run_id=result.run_id, agent="owls", state="finished", created_at=now, updated_at=now)

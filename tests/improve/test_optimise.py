@@ -266,7 +266,9 @@ def test_examples_are_drawn_from_good_runs_of_train_rows_without_the_row_itself(
         seen.append((composition.messages[-1].text, composition.system.text))
         return shows(composition)
 
-    agent = Agent(ScriptedModel.repeat(model), layers=Layers(["Answer.", ExamplesPrompt([("a", "no"), ("b", "no")])]))
+    agent = Agent(
+        ScriptedModel.repeat(model), layers=Layers(["Answer.", ExamplesPrompt([("a\u2028", "no"), ("b", "no")])])
+    )
     result = optimise_sync(agent, rows, [exact], parts=["examples"], budget=4)
     held_out = {outcome.row.input for outcome in result.after.outcomes}
     shown = [json.loads(line) for line in result.texts["examples"].splitlines()]

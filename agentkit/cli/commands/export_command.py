@@ -115,7 +115,7 @@ def export(
         task = bar.add_task("sources", total=None)
         report = export_rows(sources, path, on_source=lambda source: bar.advance(task), **options)
         if output is None:
-            for line in path.read_text("utf-8").splitlines():
+            for line in path.read_bytes().splitlines():
                 put(json.dumps(json.loads(line), ensure_ascii=True))
         _print(report, output, as_json)
         if user is None and not kinds:
