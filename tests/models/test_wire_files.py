@@ -33,7 +33,7 @@ _OUR_ID = re.compile(r"^(call_[0-9a-f]{24}|[0-9A-Za-z]{9})$")
 
 
 def cases(wire: Wire) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (FOLDER / f"{wire.name}.jsonl").read_text("utf-8").splitlines()]
+    return [json.loads(line) for line in (FOLDER / f"{wire.name}.jsonl").read_bytes().splitlines()]
 
 
 def answer(case: dict[str, Any], wire: Wire) -> Handler:

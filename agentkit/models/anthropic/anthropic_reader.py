@@ -9,7 +9,7 @@ from agentkit.models.http.call_arguments import CallArguments, arguments_text
 from agentkit.models.http.finish_reasons import check_reason
 from agentkit.models.http.json_end import is_json
 from agentkit.models.http.piece_joiner import PieceJoiner
-from agentkit.models.http.reader import ProtocolError, Reader, count_of, nonempty, object_of, sendable
+from agentkit.models.http.reader import ProtocolError, Reader, count_of, index_of, nonempty, object_of, sendable
 from agentkit.models.http.reply_checks import (
     checked_calls,
     messages_in,
@@ -229,8 +229,8 @@ class AnthropicReader(Reader):
 
     def _index(self, data: dict[str, Any]) -> int:
         """Return the index of the block of an event; the last block if the server sent no index."""
-        index = data.get("index")
-        if isinstance(index, int):
+        index = index_of(data.get("index"))
+        if index is not None:
             return index
         if data.get("type") == "content_block_start":
             return self._last + 1

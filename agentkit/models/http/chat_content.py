@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from agentkit.models.http.reader import JsonObject, ProtocolError
+from agentkit.models.http.reader import JsonObject, ProtocolError, index_of
 from agentkit_prompts.context.wire.write_openai_chat import THOUGHT_PARTS
 from agentkit_prompts.errors import brief
 
@@ -100,7 +100,7 @@ def joined_details(details: Sequence[Any]) -> list[Any]:
 
 def _place_of_text(detail: object) -> tuple[str, int] | None:
     """Return the type and the index of a detail with text; None for any other detail, which is complete."""
-    if not isinstance(detail, dict) or "data" in detail or not isinstance(index := detail.get("index"), int):
+    if not isinstance(detail, dict) or "data" in detail or (index := index_of(detail.get("index"))) is None:
         return None
     return _type_of(detail), index
 

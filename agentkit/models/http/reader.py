@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from typing import Any, TypeAlias
 
@@ -119,6 +120,7 @@ def nonempty(delta: Delta) -> list[Delta]:
     return []
 
 
+_INDEX = re.compile("[0-9]{1,9}")
 _WHOLE = ("stop", "tool_calls", "refusal")
 """Finish reasons of a reply that the model ended."""
 
@@ -186,3 +188,12 @@ def count_of(value: object) -> int:
     if isinstance(value, int | float) and 0 <= value < 1 << 63:
         return int(value)
     return 0
+
+
+def index_of(value: object) -> int | None:
+    """Return an index, which some servers send as text or as a float; None for any other value."""
+    if isinstance(value, str) and _INDEX.fullmatch(value):
+        return int(value)
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return int(value)
+    return None

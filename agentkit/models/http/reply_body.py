@@ -128,9 +128,12 @@ def _event_documents(data: list[bytes], name: bytes) -> list[Any]:
     try:
         documents = [decoded(b"\n".join(data))]
     except ProtocolError:
-        if len(data) == 1:
+        if is_error:
+            documents = [b"\n".join(data).decode("utf-8", "replace")]
+        elif len(data) == 1:
             raise
-        documents = [_document_or_done(line) for line in data]
+        else:
+            documents = [_document_or_done(line) for line in data]
     if is_error:
         return [_error_document(document) for document in documents]
     return [document for document in documents if not _is_ping(document)]

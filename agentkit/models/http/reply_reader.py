@@ -21,6 +21,7 @@ from agentkit.models.http.reader import (
     ProtocolError,
     Reader,
     check_cut,
+    index_of,
     is_no_call,
     nonempty,
     object_of,
@@ -90,7 +91,7 @@ class ReplyReader(Reader):
         for item in choices:
             choice = object_of(item, "choices[0]")
             # Only one reply is read; a server that sends several ignores `n`.
-            if choice.get("index") in (0, None):
+            if index_of(choice.get("index")) in (0, None):
                 deltas += self._add_choice(choice)
         return deltas
 
@@ -301,7 +302,7 @@ class ReplyReader(Reader):
 
     def _add_call(self, data: JsonObject) -> list[Delta]:
         function = object_of(data.get("function") or {}, "function")
-        index, id_, name = data.get("index"), data.get("id") or "", function.get("name") or ""
+        index, id_, name = index_of(data.get("index")), data.get("id") or "", function.get("name") or ""
         if not isinstance(id_, str) or not isinstance(name, str):
             raise ProtocolError(f"tool_calls: expected a text id and name, got {brief(data)}")
         arguments = function.get("arguments")
@@ -313,7 +314,7 @@ class ReplyReader(Reader):
             call = ChatCall(id_, len(self._calls))
             self._calls.append(call)
         _collect_unknown(data, _CALL_KEYS, call.unknown)
-        if isinstance(index, int):
+        if index is not None:
             self._by_index[index] = call
         call.add_names(id_, name)
         piece = call.arguments.add(arguments)
@@ -321,9 +322,9 @@ class ReplyReader(Reader):
             self._by_id.setdefault(call.id, call)
         return nonempty(Delta(piece, "arguments", call.position, call.name))
 
-    def _open_call(self, index: object, id_: str, name: str, arguments: object) -> ChatCall | None:
+    def _open_call(self, index: int | None, id_: str, name: str, arguments: object) -> ChatCall | None:
         """Return the call that a piece may continue, found by its index or id, or the last call for a bare piece."""
-        if isinstance(index, int):
+        if index is not None:
             call = self._by_index.get(index)
             same_id = self._by_id.get(id_)
             # The calls of one document are listed together: an id that occurs twice belongs to separate calls.

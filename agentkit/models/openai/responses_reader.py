@@ -9,7 +9,7 @@ from typing import Any
 from agentkit.models.http.error_reply import ErrorReply, error_in
 from agentkit.models.http.finish_reasons import check_reason
 from agentkit.models.http.generated_images import image_in_item, with_images
-from agentkit.models.http.reader import ProtocolError, Reader, object_of, sendable
+from agentkit.models.http.reader import ProtocolError, Reader, index_of, object_of, sendable
 from agentkit.models.http.reply_checks import (
     checked_calls,
     messages_in,
@@ -166,12 +166,12 @@ class ResponsesReader(Reader):
     def _item_of(self, data: dict[str, Any]) -> OutputItem | None:
         """Return the item of an event by its id, else by its index, else the last item; None for a new item."""
         # Compatible servers omit the index, the id, or both; some send another id with each event.
-        index, item_id = data.get("output_index"), data.get("item_id")
+        index, item_id = index_of(data.get("output_index")), data.get("item_id")
         if isinstance(item := data.get("item"), dict) and isinstance(item.get("id"), str):
             item_id = item["id"]
         if isinstance(item_id, str) and item_id in self._by_id:
             return self._by_id[item_id]
-        if isinstance(index, int):
+        if index is not None:
             return self._by_index.get(index)
         if isinstance(item_id, str) or not self._items:
             return None
@@ -180,11 +180,11 @@ class ResponsesReader(Reader):
     def _start_item(self, data: dict[str, Any]) -> OutputItem:
         """Return a new item for the event that starts it."""
         self.has_started = self._has_events = True
-        fields, index = object_of(data.get("item"), "item"), data.get("output_index")
+        fields, index = object_of(data.get("item"), "item"), index_of(data.get("output_index"))
         item = OutputItem(dict(fields), self._calls)
         self._calls += fields.get("type") == "function_call"
         self._items.append(item)
-        if isinstance(index, int):
+        if index is not None:
             self._by_index[index] = item
         for item_id in (fields.get("id"), data.get("item_id")):
             if isinstance(item_id, str) and item_id:
@@ -268,7 +268,7 @@ class ResponsesReader(Reader):
 def _part_index(data: dict[str, Any]) -> int:
     """Return the index of the part of an event; 0 if the server sent none."""
     for key in ("content_index", "summary_index"):
-        if isinstance(index := data.get(key), int):
+        if (index := index_of(data.get(key))) is not None:
             return index
     return 0
 
