@@ -52,7 +52,7 @@ class IdTokenizer:
         self._tokenizer: Any = tokenizer
         self._known: dict[str, tuple[int, ...]] = {}
         if isinstance(tokenizer, str | os.PathLike):
-            self._tokenizer = _read(Path(tokenizer))
+            self._tokenizer = read_tokenizer(Path(tokenizer))
         # A fast tokenizer of `transformers` contains a tokenizer of `tokenizers`.
         self._tokenizer = getattr(self._tokenizer, "backend_tokenizer", self._tokenizer)
         names = ("encode", "decode", "get_vocab_size")
@@ -138,7 +138,13 @@ class IdTokenizer:
             raise self.difference(ids, decoded, text, place)
 
 
-def _read(path: Path) -> Any:
+def read_tokenizer(path: Path) -> Any:
+    """Return the tokenizer of a `tokenizer.json`, or of the file of this name in a folder, without truncation and
+    padding.
+
+    Raises:
+        PromptError: tokenizers is not installed, or the file cannot be read.
+    """
     try:
         from tokenizers import Tokenizer as HuggingFaceTokenizer
     except ImportError as error:

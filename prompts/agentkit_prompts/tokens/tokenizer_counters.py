@@ -12,11 +12,11 @@ from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.errors import PromptError, brief, check_types
 from agentkit_prompts.extras import install
 from agentkit_prompts.names import nearest
+from agentkit_prompts.tokens.id_tokenizer import read_tokenizer
 
 if TYPE_CHECKING:
     import tiktoken
     from tokenizers import Tokenizer
-from agentkit_prompts.system.regular_files import read_regular_text
 
 _INSTALL = install("tokens")
 _MAX_CHARACTERS = 1 << 22
@@ -136,7 +136,7 @@ class TokenizersCounter(_Exact):
     text are not counted.
 
     Args:
-        path: Path of the file. Its truncation and padding are disabled.
+        path: Path of the file, or of its folder. Its truncation and padding are disabled.
 
     Raises:
         PromptError: tokenizers is not installed, or the file cannot be read as a tokenizer.
@@ -145,33 +145,23 @@ class TokenizersCounter(_Exact):
     __slots__ = ()
 
     def __init__(self, path: str | Path) -> None:
-        try:
-            from tokenizers import Tokenizer
-        except ImportError as error:
-            raise PromptError(f"TokenizersCounter needs tokenizers: {_INSTALL}", name="tokenizers") from error
         check_types(PromptError, "TokenizersCounter", path=(path, (str, Path), "the path of a tokenizer.json"))
         file = Path(path)
-        try:
-            tokenizer = Tokenizer.from_str(read_regular_text(file))
-        except Exception as error:
-            raise PromptError(
-                f"{file}: cannot be read as a tokenizer.json of tokenizers ({error})", path=str(file)
-            ) from error
-        # Counts of truncated or padded text would be wrong.
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
+        tokenizer = read_tokenizer(file)
         whole: list[Tokenizer] = []
 
         def tokenize_prompt(text: str) -> int:
             if not whole:
                 # A second tokenizer, because the setting of special tokens belongs to the tokenizer. It is created at
                 # its first use, which is rare.
-                whole.append(Tokenizer.from_str(tokenizer.to_str()))
+                whole.append(type(tokenizer).from_str(tokenizer.to_str()))
             return _size(whole[0], text)
 
         tokenizer.encode_special_tokens = True
         name = file.stem
-        if name == "tokenizer" and file.parent.name:
+        if file.is_dir():
+            name = file.name
+        elif name == "tokenizer" and file.parent.name:
             # The file of every model has the name `tokenizer.json`, so the folder is the better name.
             name = file.parent.name
         super().__init__(name, lambda text: _size(tokenizer, text), tokenize_prompt)
