@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from agentkit_prompts.context.parts import Media, Part, Text
 from agentkit_prompts.templates.rendered import Rendered
@@ -46,6 +46,9 @@ class Section(Rendered):
         self.text = SEPARATOR.join([text for _, _, rendered in fragments if (text := rendered.text)])
         self.media = media
         self._segments = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Section, (self.fragments, self.label)
 
     def _make_segments(self) -> Iterator[Segment]:
         separator = Segment("", prompt=self.label)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import is_
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from agentkit_prompts.context.frozen import DerivedCache
 from agentkit_prompts.context.items import ToolSpec
@@ -66,6 +66,10 @@ class ToolsAndOutput(DerivedCache):
         self.tools = tools
         if output is not None and output.tool is not None:
             self.tools = (*tools, output.tool)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without the cached values, whose keys are functions.
+        return ToolsAndOutput, (self.context_tools, self.output)
 
     def has_tools(self, tools: tuple[ToolSpec, ...]) -> bool:
         """True if `tools` contains exactly the tool objects of the context."""

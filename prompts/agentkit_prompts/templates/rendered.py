@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from agentkit_prompts.context.frozen import DerivedCache
 from agentkit_prompts.context.parts import MARKER, MEDIA_OPENING, Media, neutralise_markers
@@ -90,6 +91,10 @@ class Rendered(DerivedCache):
     def map(self, change: Callable[[str], str]) -> Rendered:
         """Return the rendering with `change` applied to the text of each segment; media are unchanged."""
         return Rendered.from_segments([_changed(segment, change) for segment in self.segments()])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The values from which the segments are computed can be any objects of the developer.
+        return Rendered.from_segments, (list(self.segments()),)
 
     def __str__(self) -> str:
         """Return the text, with the alt text of media."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import threading
 import warnings
 from pathlib import Path
@@ -14,6 +16,7 @@ from agentkit import Chain, ScriptedModel
 from agentkit.prompts import (
     Composition,
     Conversation,
+    Document,
     Example,
     ExamplesPrompt,
     Image,
@@ -366,3 +369,27 @@ def test_a_volatile_prompt_before_a_stable_prompt_in_a_wrapper_is_a_warning() ->
         compose(wrapped, PromptContext("hi", conversation=[Message("user", "a")]))
     declared = WrapPrompt(wrapped_prompts=(MemoPrompt(),), volatility="static")
     assert Layers([declared, "static"], conversation=False).volatile_before_stable() == []
+
+
+def test_a_composition_can_be_copied_and_pickled() -> None:
+    layers = Layers(
+        "Help.", before_input=WrapPrompt([MemoPrompt(), TextPrompt("{{ extra.note }}")], "<{{ wrapped_str }}>")
+    )
+    context = PromptContext(
+        user_input=["look", Image(b"png")],
+        conversation=[Message("user", "a"), Message("assistant", "b")],
+        documents=[Document(WORDS, source="a", image=Image(b"jpg")), Document(WORDS, source="b")],
+        tools=[ToolSpec("look")],
+        extra={"note": "n"},
+    )
+    whole = compose(layers, context)
+    for composition in (whole, compose(layers, context, budget=whole.tokens - 1)):
+        assert composition.tokens and composition.spans
+        for copied in (copy.copy(composition), copy.deepcopy(composition), pickle.loads(pickle.dumps(composition))):
+            assert (copied.text, copied.spans, copied.tokens) == (
+                composition.text,
+                composition.spans,
+                composition.tokens,
+            )
+            assert copied.to_openai() == composition.to_openai()
+            assert copied.explain().to_dicts() == composition.explain().to_dicts()
