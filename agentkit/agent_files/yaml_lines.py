@@ -84,9 +84,9 @@ class YamlFile:
         """
         return self.lines.get(self._known_place(place))
 
-    def problem(self, place: Sequence[str | int], message: str) -> Problem:
-        """Return a problem of a value."""
-        key = place_of(place)
+    def problem(self, place: Sequence[str | int], message: str, inner: str = "") -> Problem:
+        """Return a problem of a value; `inner` is the text of its place inside the value."""
+        key = place_of(place) + inner
         if key:
             message = f"{key}: {message}"
         return Problem(self.name, self.line(place), message, key)
@@ -108,7 +108,7 @@ class YamlFile:
         secret_keys = _secret_keys(model)
         for value in invalid_values(error, self.data, model, _WORDS):
             only_kind = not _CONTAINER_ERRORS.isdisjoint(value.kinds) or not secret_keys.isdisjoint(value.path)
-            yield self.problem(value.path, value.message(partial(_value_text, only_kind=only_kind)))
+            yield self.problem(value.path, value.message(partial(_value_text, only_kind=only_kind)), value.inner)
 
     def sound_part(self, model: type[M]) -> M | None:
         """Return the data as a model without the invalid keys at the top; None if one of these keys is required."""
@@ -224,7 +224,8 @@ def _secret_keys(model: type[BaseModel]) -> set[str]:
 
 def _value_text(value: Any, *, only_kind: bool) -> str:
     """Return an invalid value for an error; only its type if the value may contain a secret."""
-    if only_kind or isinstance(value, Mapping | list):
+    # An address can contain a password.
+    if only_kind or isinstance(value, Mapping | list) or "://" in str(value):
         return next((name for kind, name in _KINDS.items() if isinstance(value, kind)), type(value).__name__)
     return brief(value, _MAX_VALUE)
 

@@ -206,5 +206,6 @@ def _row(number: int, entry: Any, kind: type[AnyRow], problems: list[tuple[str, 
         return kind.model_validate(fields)
     except ValidationError as error:
         for problem in invalid_values(error, fields, kind):
-            problems.append((f"row {number}.{problem.place}", problem.message()))
+            place = ".".join(filter(None, (f"row {number}", problem.place)))
+            problems.append((place, problem.message()))
         return None

@@ -19,12 +19,16 @@ Words: TypeAlias = Mapping[str, str]
 """Description of the expected value, by the pattern of a text or by the type of the error of pydantic; `{name}` is
 replaced by the value in the context of the error. For a name that is not allowed, the start of the text."""
 
+_MAX_PROBLEMS = 10_000
+"""Maximum problems that are described; each takes up to 30 microseconds."""
 _MISSING = "missing"
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 _OWN_TEXT = ("assertion_error", "value_error")
 """Errors of validators, which raise complete messages."""
 _WITHOUT_VALUE = (*_OWN_TEXT, _MISSING, *_UNKNOWN, "string_too_short", "string_unicode")
 """Errors whose text does not need the value."""
+_KEY = "[key]"
+"""Step of pydantic after the key of a dict that is invalid itself."""
 _MODELS = ("dataclass_type", "model_attributes_type", "model_type")
 _EXPECTED: Words = {
     **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),
@@ -35,6 +39,7 @@ _EXPECTED: Words = {
     "callable_type": "a function",
     "enum": "{expected}",
     "finite_number": "a finite number",
+    "invalid_key": "a key that is text",
     "greater_than": "more than {gt}",
     "greater_than_equal": "{ge} or more",
     "is_instance_of": "{class}",
@@ -126,6 +131,8 @@ def invalid_values(
         model: Model of the data, whose fields are the valid names.
         words: Expected values that have other names here than in other errors.
     """
+    if (count := error.error_count()) > _MAX_PROBLEMS:
+        return [InvalidValue((), "", f"{count:,} problems, too many to name them", ("too_many",), data)]
     groups: dict[tuple[Path, str, bool], list[InvalidValue]] = {}
     for details in error.errors(include_url=False):
         for value in _values_of(details, data, model, words):
@@ -145,7 +152,9 @@ def _joined(values: list[InvalidValue]) -> InvalidValue:
 
 def _values_of(details: ErrorDetails, data: Any, model: type[BaseModel] | None, words: Words) -> Iterable[InvalidValue]:
     kind, loc, value = details["type"], details["loc"], details["input"]
-    path = _path(loc, data, is_missing=kind == _MISSING)
+    path, inner = _path(details, data), ""
+    if loc[-1:] == (_KEY,):
+        inner = " (key)"
     reason = details.get("ctx", {}).get("error")
     if kind == _MISSING:
         text = "is missing"
@@ -168,7 +177,7 @@ def _values_of(details: ErrorDetails, data: Any, model: type[BaseModel] | None, 
     has_value = text.startswith("expected ") and kind not in _WITHOUT_VALUE
     if not isinstance(reason, Picklable):
         reason = None
-    return [InvalidValue(path, "", text, (kind,), value, has_value, reason)]
+    return [InvalidValue(path, inner, text, (kind,), value, has_value, reason)]
 
 
 def _expected_text(details: ErrorDetails, model: type[BaseModel] | None, words: Words) -> str:
@@ -185,7 +194,8 @@ def _expected_text(details: ErrorDetails, model: type[BaseModel] | None, words: 
             return f"expected {rest}"
         return details["msg"]
     if kind in _MODELS:
-        required = [name for each in _models_at(model, details["loc"]) for name in _fields([each], is_required=True)]
+        models = _models_at(model, details["loc"])
+        required = [name for name in _fields(models[:1]) if all(_requires(each, name) for each in models)]
         expected = " with ".join(filter(None, (expected, ", ".join(required))))
     return f"expected {expected.format_map({name: _bound(each) for name, each in context.items()})}"
 
@@ -198,10 +208,41 @@ def _bound(value: Any) -> Any:
     return value
 
 
-def _path(loc: Path, data: Any, *, is_missing: bool) -> Path:
+def _path(details: ErrorDetails, data: Any) -> Path:
     """Return the place of an error without the names of alternatives of a union, which pydantic adds."""
+    loc, kind = details["loc"], details["type"]
     if data is None:
         return loc
+    path, value = _walked(loc, data, kind)
+    if _is_same(value, details["input"]) and _has_name(path, details):
+        return path
+    # The name of an alternative is also a key of the data: the steps without it lead to the invalid value.
+    for number, step in enumerate(loc):
+        if isinstance(step, str):
+            other, value = _walked((*loc[:number], *loc[number + 1 :]), data, kind)
+            if _is_same(value, details["input"]) and _has_name(other, details):
+                return other
+    return path
+
+
+def _has_name(path: Path, details: ErrorDetails) -> bool:
+    """True if the place of a name that is not allowed ends with the name."""
+    return details["type"] not in _UNKNOWN or path[-1:] == details["loc"][-1:]
+
+
+def _is_same(value: Any, received: Any) -> bool:
+    """True if a value is the value that pydantic received; of lists and mappings from JSON, their lengths are equal."""
+    if value is received:
+        return True
+    if type(value) is not type(received):
+        return False
+    if isinstance(value, dict | list):
+        return len(value) == len(received)
+    return isinstance(value, str | int | float) and value == received
+
+
+def _walked(loc: Path, data: Any, kind: str) -> tuple[Path, Any]:
+    """Return the steps of a location that are in the data, and the value that they lead to."""
     path: Path = ()
     value = data
     for number, step in enumerate(loc, 1):
@@ -210,10 +251,10 @@ def _path(loc: Path, data: Any, *, is_missing: bool) -> Path:
         elif isinstance(step, int):
             items = value if isinstance(value, list | tuple) else ()
             value = items[step] if step < len(items) else None
-        elif not (is_missing and number == len(loc)):
+        elif kind != _MISSING or number < len(loc):
             continue
         path = (*path, step)
-    return path
+    return path, value
 
 
 def _models_at(model: type[BaseModel] | None, loc: Path) -> list[type[BaseModel]]:
@@ -234,13 +275,14 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
     return [model for part in get_args(annotation) for model in _models_in(part)]
 
 
-def _fields(models: Iterable[type[BaseModel]], *, is_required: bool = False) -> list[str]:
-    return [
-        field.alias or name
-        for model in models
-        for name, field in model.model_fields.items()
-        if field.is_required() or not is_required
-    ]
+def _fields(models: Iterable[type[BaseModel]]) -> list[str]:
+    names = [field.alias or name for model in models for name, field in model.model_fields.items()]
+    return list(dict.fromkeys(names))
+
+
+def _requires(model: type[BaseModel], name: str) -> bool:
+    fields = [field for own, field in model.model_fields.items() if name == (field.alias or own)]
+    return any(field.is_required() for field in fields)
 
 
 def reason_of(error: Exception) -> str:

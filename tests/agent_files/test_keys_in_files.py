@@ -23,6 +23,8 @@ FILES = {
     "a memory of another kind": f"model: offline\nmemory: {{home: 'mysql://u:{KEY}@h/db', index: index}}",
     "a memory at no port": f"model: offline\nmemory: {{home: 'postgresql://u:{KEY}@h:p/db', index: index}}",
     "an embedder by its address": f"model: offline\nmemory: {{embedder: 'http://u:{KEY}@h/v1'}}",
+    "an address as a tool": f"model: offline\ntools: ['http://u:{KEY}@h/mcp']",
+    "an address as the length": f"model: {{name: offline, session_len: 'http://u:{KEY}@h/mcp'}}",
     "a model as a list": f"model: [http://u:{KEY}@h/v1#m]",
     "a model at no port": f"model: http://u:{KEY}@h:p/v1#m",
     "settings as text": f"model: {{name: offline, settings: api_key={KEY}}}",
@@ -62,6 +64,14 @@ def test_wrong_values_without_keys_are_shown(tmp_path: Path) -> None:
         load_agent(tmp_path / "agent.yaml")
     assert [(one.line, one.key) for one in caught.value.problems] == [(2, "compaction.kind"), (3, "limits.steps")]
     assert "'trimm'" in str(caught.value) and "'many'" in str(caught.value)
+
+
+def test_a_key_that_is_no_text_is_reported_with_its_place(tmp_path: Path) -> None:
+    server = "{mcp: [server], env: {5: a}}"
+    (tmp_path / "agent.yaml").write_text(f"model: offline\ntools: [{server}]\n7: b")
+    with pytest.raises(AgentFileError) as caught:
+        load_agent(tmp_path / "agent.yaml")
+    assert [(one.line, one.key) for one in caught.value.problems] == [(2, "tools[0].env.5 (key)"), (3, "7")]
 
 
 @pytest.mark.parametrize("number", ["1" + ":1" * 300_000, "!!int 1" + ":1" * 300_000, "1" + "_1" * 300_000])

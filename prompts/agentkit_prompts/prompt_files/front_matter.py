@@ -164,5 +164,7 @@ def _validated(keys: FrontKeys, locale: str | None, faults: list[Fault]) -> Fron
 
 def _fault(problem: InvalidValue, lines: Mapping[str, int]) -> Fault:
     """Return the fault for an invalid value of the front matter."""
-    key, place = str(problem.path[0]), problem.place
-    return Fault(lines[key], place, f"{place}: {problem.message(brief)}")
+    text = problem.message(brief)
+    if not problem.path:
+        return Fault(1, None, text)
+    return Fault(lines[str(problem.path[0])], problem.place, f"{problem.place}: {text}")

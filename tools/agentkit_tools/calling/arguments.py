@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments
 
 _MAX_CHARS = 5_000_000
-_MAX_PROBLEMS = 10_000
-"""Maximum problems that are read from pydantic; each takes about 20 microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +221,8 @@ def _problems(error: ValidationError, text: str, parameters: Mapping[str, Any]) 
 
     `text` contains the arguments from the model, `parameters` the schema that the model received.
     """
-    if (count := error.error_count()) > _MAX_PROBLEMS:
-        return [ArgumentProblem("", f"{count:,} problems, too many to name them", _short_text(text))]
     try:
-        arguments = from_json(text.encode())
+        arguments = from_json(text.encode("utf-8", "replace"))
     except ValueError as reason:
         return [ArgumentProblem("", f"expected one JSON object, this is not valid JSON: {reason}", _short_text(text))]
     problems = invalid_values(error, arguments, words=JSON_WORDS)
