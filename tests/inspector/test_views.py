@@ -205,7 +205,7 @@ def test_steps_of_a_changed_agent_are_refused_by_name() -> None:
     answering = ScriptedModel([reply(calls(("c1", "final_answer", '{"word": "x"}'))), "Done."])
     journal = Agent(answering, tools=[final_answer]).run_sync("hi", approve=lambda call: True).journal
     typed = Agent(ScriptedModel([]), output=OutputSpec(dict[str, str], mode="tool"))
-    with raises(JournalError, name="AskApproval", value="Append"):
+    with raises(JournalError, name="CallTools", value="Append"):
         replayed_contexts(typed.definition, journal)
 
 
