@@ -1,4 +1,4 @@
-"""`Lookout`: an agent whose tool waits until the test lets it end."""
+"""`Lookout`: an agent whose tool waits until the test ends it."""
 
 from __future__ import annotations
 

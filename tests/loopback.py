@@ -67,7 +67,7 @@ def answering(answer: Answer) -> Iterator[str]:
 
 
 class _App(uvicorn.Server):
-    """Leaves no connection open when it stops, whatever its clients and handlers do."""
+    """Leaves no connection open when it stops, for any clients and handlers."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await super().shutdown(sockets)

@@ -1,4 +1,4 @@
-"""`raises`: expects an error of a class with some attributes, whatever its wording."""
+"""`raises`: expects an error of a class with some attributes, with any wording."""
 
 from __future__ import annotations
 

@@ -356,7 +356,7 @@ def sends(
 
 
 def streams(*pieces: Any, cut: bytes | None = None, pause: float = 0.0, done: bool = True) -> Handler:
-    """Answer with a stream: bytes as they are, anything else as one event.
+    """Answer with a stream: bytes unchanged, other values as one event each.
 
     `cut` is written raw after the pieces and the connection closed then; `pause` is waited before each piece.
     """

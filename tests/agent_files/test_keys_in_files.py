@@ -80,7 +80,7 @@ def test_numbers_are_read_in_time_that_grows_with_their_length(tmp_path: Path, n
     began = time.thread_time()
     with raises(AgentFileError, line=2):
         load_agent(tmp_path / "agent.yaml")
-    assert time.thread_time() - began < 10  # as numbers of base 60 they take minutes
+    assert time.thread_time() - began < 10  # numbers of base 60 would take minutes
 
 
 def test_of_thousands_of_problems_the_first_are_named(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_a_judge_is_compared_with_labels_and_thresholds_decide(run: Run, folder:
     failed = run("eval", *command.split(), "--fail-under", "kappa=0.9", "--json")
     assert failed.exit_code == 1 and "kappa is 0.500, below 0.9" in failed.stderr, failed
     assert json.loads(failed.stdout)["confusion"] == [[2, 1], [0, 1]]
-    # Kappa of one level is NaN, which is no JSON.
+    # Kappa of one level is NaN, which is not JSON.
     (folder / "level.csv").write_text("input,answer,label\nHi,a,pass\n")
     level = run("eval", *command.replace("labels", "level").split(), "--json")
     assert json.loads(level.stdout)["kappa"] == {"mean": None, "low": None, "high": None}

@@ -60,7 +60,7 @@ def test_rows_of_an_evaluation_are_selected_and_forget_an_erased_user(run: Run, 
     changed = run(*export)
     assert (changed.exit_code, changed.stdout) == (1, "") and "prompts of the agent have changed" in changed.stderr
     assert len(lines_of(run(*export, "--present-prompts").stdout)) == 1
-    # The name of another agent is no erasure.
+    # The name of another agent erases nothing.
     (folder / "agent.yaml").write_text(AGENT.replace("name: owls", "name: erased"))
     assert run("eval", *agent, "--rows", "cases.yaml", "--score", "contains", "--out", "other.jsonl").exit_code == 0
     (folder / "agent.yaml").write_text(AGENT)

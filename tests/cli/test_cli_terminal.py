@@ -139,7 +139,7 @@ def test_ctrl_c_at_the_prompt_exits_cleanly(chat: Terminal) -> None:
 
 
 def test_a_ctrl_c_that_does_not_interrupt_the_wait_for_a_key_also_exits(terminals: list[Terminal]) -> None:
-    elsewhere = (  # the signal reaches another thread, as it is seen when it comes before `input` waits
+    elsewhere = (  # the signal reaches another thread, as if it came before `input` waits
         "import signal, threading; threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
         "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})\n"
     )

@@ -18,7 +18,7 @@ def _source(path: Path) -> str:
 
 
 def check(case: dict[str, Any], folder: Path) -> Iterator[tuple[str, str | None]]:
-    """Yield the id of a required case, with how the text differs or None."""
+    """Yield the id of a required case, and the difference of the text, or None."""
     if not case.get("required"):
         return
     now = datetime.fromisoformat(case["now"]) if case["now"] else None

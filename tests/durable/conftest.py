@@ -21,7 +21,7 @@ Working = Callable[..., Runs]
 
 @pytest.fixture(scope="session")
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with all tables: making them takes longer than most tests."""
+    """A database with all tables: their creation takes longer than most tests."""
     path = tmp_path_factory.mktemp("runs") / "made" / "empty.db"
     runs = Runs(f"sqlite:///{path}")
     assert runs.store.rows

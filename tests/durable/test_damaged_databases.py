@@ -1,4 +1,4 @@
-"""A damaged database of runs: a typed error names the file and the table, and other databases keep working."""
+"""A damaged database of runs: a typed error names the file and the table, and other databases continue to work."""
 
 from __future__ import annotations
 

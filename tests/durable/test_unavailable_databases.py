@@ -107,7 +107,7 @@ async def test_a_map_continues_after_an_outage_of_the_database_and_each_input_ac
         """Act once per key."""
         attempts.append(name)
         acts[context.idempotency_key] = name
-        if len(attempts) > 4:  # the others take longer than it takes to stop the database
+        if len(attempts) > 4:  # the other inputs take longer than the stop of the database
             await eventually(goes_on.is_set)
         return f"acted for {name}"
 

@@ -50,14 +50,14 @@ class Site:
         return process
 
     def attempts(self, what: str = "%") -> list[tuple[str, int]]:
-        """Return keys and processes of what tools attempted so far."""
+        """Return keys and processes of the attempts of tools so far."""
         path = self.home / "world.db"
         if not path.exists():
             return []
         world = sqlite3.connect(path, timeout=60)
         try:
             return world.execute("SELECT key, pid FROM attempts ORDER BY at").fetchall()
-        except sqlite3.OperationalError:  # it is being made
+        except sqlite3.OperationalError:  # the database is being created
             return []
         finally:
             world.close()

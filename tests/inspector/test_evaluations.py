@@ -133,5 +133,5 @@ def test_the_command_opens_evaluations_and_folders(
         assert opened[-1][1].startswith("/evaluation/")
     journals = f"{files[0]}.runs"
     assert CliRunner().invoke(app, ["inspect", journals]).exit_code == 0 and opened[-1][1].startswith("/run/")
-    # An empty folder is no silent success: its name may be a wrong name of a conversation.
+    # An empty folder is an error: its name may be a wrong name of a conversation.
     assert CliRunner().invoke(app, ["inspect", str(tmp_path)]).exit_code == 1 and len(opened) == 3

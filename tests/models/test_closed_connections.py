@@ -107,7 +107,7 @@ def test_an_event_loop_with_a_task_that_does_not_end_closes_its_connections(own_
 
     @tool
     async def begin() -> str:
-        """Begin a task."""
+        """Start a task."""
         tasks.append(asyncio.create_task(endless()))
         await asyncio.sleep(0)
         return "begun"
@@ -119,7 +119,7 @@ def test_an_event_loop_with_a_task_that_does_not_end_closes_its_connections(own_
         gc.collect()
         agent = Agent(model_for(own_server, "next"))
         assert agent.run_sync("Hi").output == "Hi"
-        # The connection of the run that began the task is closed, although the task is still under way.
+        # The connection of the run that started the task is closed, although the task is still running.
         until(lambda: own_server.connections == 1)
         with controlled_time():
             pass
@@ -155,7 +155,7 @@ def test_a_request_that_is_cancelled_after_any_step_leaves_no_connection(
 
 
 class SilentServer:
-    """Accepts connections and answers no TLS handshake. Counts the connections that began one, and those closed."""
+    """Accepts connections and answers no TLS handshake. Counts started and closed connections."""
 
     def __init__(self) -> None:
         self.begun = self.closed = 0

@@ -233,7 +233,7 @@ def test_values_are_escaped_in_json_and_in_typed_output() -> None:
 
     result, _ = run_and_stream(RedactingModel(Echo(3, typed), [quoted]), 'I am O"Neil\n.', output=list[str])
     assert result.output == ['O"Neil\n']
-    # The answer is the arguments of a tool, so the text is no JSON.
+    # The answer is the arguments of a tool, so the text is not JSON.
     answer = ToolSpec("answer", "", {"type": "object"})
     request = OutputRequest({"type": "object"}, mode="tool", tool=answer)
     composition = compose(Layers("S"), PromptContext(user_input='I am O"Neil\n.'), output_schema=request)

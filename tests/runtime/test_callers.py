@@ -217,7 +217,7 @@ def test_an_object_is_the_deps_of_all_runs_and_deps_of_a_run_take_precedence() -
     assert agent.with_changes(instructions="y").run_sync("Hi").messages[2].text == "own"
     database = sqlite3.connect(":memory:")
     assert Agent(ScriptedModel(["ok"]), "x").with_deps(database).run_sync("Hi").output == "ok"
-    database.execute("SELECT 1")  # a manager that no generator made is not entered
+    database.execute("SELECT 1")  # a manager that is not from a generator is not entered
 
 
 def test_an_agent_as_a_tool_gets_its_deps_or_the_deps_of_the_outer_run() -> None:

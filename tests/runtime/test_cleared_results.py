@@ -41,7 +41,7 @@ def prompts(tools: Sequence[Any], replies: Sequence[Any], budget: int | None = N
 
 
 def shown(composition: Composition) -> list[str]:
-    """Return, for each result, its number if it is shown, else `-`."""
+    """Return, for each result, its number if it is shown, otherwise `-`."""
     results = [message for message in composition.messages if message.role == "tool"]
     return ["-" if "read_cleared_result" in message.text else message.text.split()[1] for message in results]
 

@@ -36,7 +36,7 @@ from tests.runtime.scripts import Forgetful, Library, calling, roles, valid
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """The process was killed."""
 
 
 class Accounts:
@@ -435,7 +435,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 class Counted(list[Any]):
-    """Entries that count how often they are read."""
+    """Entries that count their reads."""
 
     reads = 0
 

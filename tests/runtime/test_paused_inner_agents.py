@@ -356,7 +356,7 @@ def known_calls(journal: Journal) -> int:
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """The process was killed."""
 
 
 @pytest.mark.long

@@ -69,7 +69,7 @@ def _headers(token: str | None, more: dict[str, Any]) -> dict[str, str]:
 
 @contextmanager
 def served(*agents: Any, prepare: Callable[[Server], object] = lambda _: None, **options: Any) -> Iterator[Client]:
-    """Serve agents on loopback until the end of the block; `prepare` gets the server before it begins."""
+    """Serve agents on loopback until the end of the block; `prepare` gets the server before it starts."""
     server = Server(agents, **options)
     prepare(server)
     running = uvicorn_server(server, port=0)

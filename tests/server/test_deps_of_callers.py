@@ -92,7 +92,7 @@ def test_deps_are_created_for_the_verified_caller_of_each_endpoint(tmp_path: Pat
 
 
 def test_a_request_with_results_of_client_tools_has_no_session() -> None:
-    """The conversation of such a request is a session of its run, which no client and no tool knows."""
+    """The conversation of such a request is a session of its run, which is not visible to clients and tools."""
     client_tool = {"type": "function", "function": {"name": "theirs", "parameters": {"type": "object"}}}
     agent = Agent(ScriptedModel([calling("theirs"), calling("look"), "ok"]), "x", tools=[look], name="desk")
     with served(agent, deps=Shop) as client:
@@ -223,7 +223,7 @@ def test_a_user_or_a_session_with_an_invalid_name_is_refused_and_logged(
         for address in ("/v1/chat/completions: 400", "/runs: 422", "/sessions: 422", "/agents/{agent}/ag-ui: 422"):
             assert any(f"refused POST {address} invalid_name" in line for line in lines), (address, lines)
         assert all("token web of tenant acme" in line and "\n" not in line for line in lines), lines
-        # One line per second and kind, however many requests are refused.
+        # One line per second and kind, for any number of refused requests.
         assert len(lines) < len(names) * 7
         caplog.clear()
         other = client.post("/runs", run, acme).json()["id"]

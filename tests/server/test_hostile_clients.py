@@ -315,7 +315,7 @@ def test_a_connection_is_refused_when_all_connections_have_requests_in_progress(
             connect = partial(socket.create_connection, ("127.0.0.1", client.port), timeout=LONG)
             opened.enter_context(connect()).sendall(head.encode() + body)
             until(lambda: client.server.limits.running == 1)
-            # An address has three quarters of all connections, which is one of two.
+            # An address can have three quarters of all connections: here one of two.
             assert is_closed(opened.enter_context(connect()))
 
 

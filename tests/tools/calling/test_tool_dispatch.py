@@ -31,7 +31,7 @@ def empty_log() -> None:
 @tool
 async def slow(n: int) -> str:
     log.append(f"start {n}")
-    await asyncio.sleep(0.2 / n)  # far apart: the calls start one after the other
+    await asyncio.sleep(0.2 / n)  # long pauses: the calls start one after the other
     log.append(f"end {n}")
     return f"slow {n}"
 

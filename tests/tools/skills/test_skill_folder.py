@@ -188,7 +188,7 @@ async def test_scripts_run_only_in_a_sandbox_with_the_files_of_their_skill(tmp_p
         "print(sum(int(number) for number in open('numbers.txt').read().split()))"
     )
     (tmp_path / "sums" / "fail.py").write_text("open('/etc/passwd')")
-    # Python reads both files, too: the value of the last expression is no output of a script.
+    # Python reads both files, too: the value of the last expression is not output of a script.
     (tmp_path / "sums" / "mark.py").write_bytes(b"\xef\xbb\xbfprint('mark')\r\n1 + 1")
     (tmp_path / "sums" / "latin.py").write_bytes(b"# coding: latin-1\nprint('caf\xe9')")
     assert "run_skill_script" not in SkillFolder(tmp_path)
