@@ -322,11 +322,10 @@ def _mean(score: TextScore, start: int) -> float:
 
 def _pause(error: ModelError, attempt: int) -> float | None:
     """Return the seconds before the next attempt; None if waiting does not help."""
-    if isinstance(error, ModelRateLimited):
-        if error.is_final:
-            return None
-        if error.retry_after is not None:
-            return error.retry_after
+    if isinstance(error, ModelRateLimited) and error.is_final:
+        return None
+    if error.retry_after is not None:
+        return error.retry_after
     return min(_MAX_PAUSE, 0.5 * 2.0 ** (attempt - 1))
 
 

@@ -25,10 +25,18 @@ class ModelError(Picklable):
         model: Name of the model.
         host: Host (and port) of the endpoint; empty for a model without an endpoint.
         status: HTTP status of the response; None without a response.
+        retry_after: Seconds to wait before the next request, as the endpoint sent them; None if it sent none.
     """
 
     def __init__(
-        self, message: str, *, model: str = "", host: str = "", status: int | None = None, **place: Unpack[Place]
+        self,
+        message: str,
+        *,
+        model: str = "",
+        host: str = "",
+        status: int | None = None,
+        retry_after: float | None = None,
+        **place: Unpack[Place],
     ) -> None:
         if model and host:
             message = f"{model} at {host}: {message}"
@@ -38,6 +46,7 @@ class ModelError(Picklable):
         self.model = model
         self.host = host
         self.status = status
+        self.retry_after = retry_after
 
 
 class ModelAuthError(ModelError):
@@ -56,7 +65,6 @@ class ModelRateLimited(ModelError):
     """Too many requests, or the quota is used up (429).
 
     Attributes:
-        retry_after: Seconds to wait, as the endpoint sent them; None if it sent none.
         is_final: True if the quota is used up, so that waiting does not help.
     """
 
@@ -69,8 +77,7 @@ class ModelRateLimited(ModelError):
         is_final: bool = False,
         **where: Unpack[Where],
     ) -> None:
-        super().__init__(message, status=status, **where)
-        self.retry_after = retry_after
+        super().__init__(message, status=status, retry_after=retry_after, **where)
         self.is_final = is_final
 
 

@@ -291,7 +291,7 @@ def _read_error(data: Mapping[str, Any]) -> ModelError:
         kind = ModelError
     error = kind.__new__(kind)
     error.args = (str(data["message"]),)
-    details: dict[str, Any] = {"model": "", "host": "", "status": None}
+    details: dict[str, Any] = {"model": "", "host": "", "status": None, "retry_after": None}
     error.__dict__.update(details | {name: data[name] for name in _DETAILS if name in data})
     if "usage" in data:
         error.__dict__["usage"] = Usage(**data["usage"])

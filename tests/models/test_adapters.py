@@ -216,7 +216,7 @@ def test_a_status_is_a_typed_error_without_the_key(server: ChatServer) -> None:
                     assert type(error) is kind
                     assert "because of ***" in str(error)
                     assert (error.status, error.host) == (status, server.host)
-                    assert getattr(error, "retry_after", 3) == 3
+                    assert error.retry_after == 3
                     assert not any(KEY in text for text in everything(error))
     assert failures == []
 

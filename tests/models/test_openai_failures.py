@@ -58,6 +58,13 @@ async def test_a_pause_of_any_form_is_read_or_ignored(server: ChatServer) -> Non
     assert failures == []
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_long_pause_is_left_to_the_caller(server: ChatServer, status: int) -> None:
+    name = server.on(f"later-{status}", sends({"error": {"message": "no"}}, status, headers={"retry-after": "3600"}))
+    assert failure(model_for(server, name, max_retries=3)).retry_after == 3600
+    assert len(server.to(name)) == 1
+
+
 @pytest.mark.parametrize("code", ["0400" + "9" * 5_000, "9" * 5_000, "4000", "\u0664\u0660\u0660"])
 def test_a_code_that_is_not_a_status_is_a_failure_of_the_server(server: ChatServer, code: str) -> None:
     error = failure(model_for(server, server.on("code", sends({"error": {"code": code, "message": "no"}}))))

@@ -103,7 +103,8 @@ def test_every_exchange_is_answered_once_in_any_order(path: Path) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        ModelUnavailable("down", model="m", host="h", status=503),
+        ModelUnavailable("down", model="m", host="h", status=503, retry_after=5.0),
+        ModelRateLimited("slow down", model="m"),
         ModelRateLimited("slow down", model="m", status=429, retry_after=2.5),
         ModelInterrupted.after("Half", "gone", model="m"),
     ],

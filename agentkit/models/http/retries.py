@@ -19,7 +19,7 @@ def pause_before(error: ModelError, attempt: int) -> float | None:
         return None
     if not isinstance(error, ModelUnavailable | ModelRateLimited | ModelInterrupted):
         return None
-    if isinstance(error, ModelRateLimited) and error.retry_after is not None:
+    if error.retry_after is not None:
         # The caller decides about longer pauses.
         if error.retry_after > _MAX_NAMED_PAUSE:
             return None

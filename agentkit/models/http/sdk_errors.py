@@ -200,14 +200,14 @@ def _status(code: str) -> int:
 def _status_error(
     status: int, code: str, explanation: str, headers: Mapping[str, str] | None, target: RequestTarget
 ) -> ModelError:
+    after = _retry_after(headers or {})
     if status == 429:
-        return _rate_limit(code, explanation, headers or {}, target)
+        return _rate_limit(code, explanation, after, target)
     error_class, advice = _class_and_advice(status, code, explanation, target)
-    return error_class(f"{status}: {explanation}; {advice}", status=status, **target.where)
+    return error_class(f"{status}: {explanation}; {advice}", status=status, retry_after=after, **target.where)
 
 
-def _rate_limit(code: str, explanation: str, headers: Mapping[str, str], target: RequestTarget) -> ModelRateLimited:
-    after = _retry_after(headers)
+def _rate_limit(code: str, explanation: str, after: float | None, target: RequestTarget) -> ModelRateLimited:
     is_final = "insufficient_quota" in code
     advice = "wait and retry the request"
     if is_final:
