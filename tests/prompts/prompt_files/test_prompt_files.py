@@ -314,7 +314,7 @@ FRONT_MATTER_FAULTS: list[tuple[str, int, str | None]] = [
     ("---\norder: 1\nbudget: {min: 5, max: 2}\n---\n", 3, "budget"),
     ("---\nbudget: {cut: items}\n---\n", 2, "budget"),
     ("---\nschema: text\n---\n", 2, "schema"),
-    ("---\nschema: {1: x}\n---\n", 2, "schema.1"),
+    ("---\nschema: {1: x}\n---\n", 2, "schema.1 (key)"),
     ("---\nschema: {x: [.inf]}\n---\n", 2, "schema.x[0]"),
     ("---\nschema: {x: !!binary YQ==}\n---\n", 2, "schema.x"),
     ("---\nschema: !!python/object/apply:os.system [ls]\n---\n", 2, None),
