@@ -264,7 +264,7 @@ def test_invalid_users_and_rows_without_a_goal_are_refused_before_any_request(tm
     (tmp_path / "rows.yaml").write_text("- {input: a, script: one text}\n- {input: a, script: [1]}\n")
     with pytest.raises(RowsError) as caught:
         evaluate_sync(echoing(), tmp_path / "rows.yaml", [exact])
-    assert [place for place, _ in caught.value.problems] == ["row 1.script", "row 2.script.0"]
+    assert [place for place, _ in caught.value.problems] == ["row 1.script", "row 2.script[0]"]
     cases: list[tuple[str, Any]] = [
         ("simulated_user", lambda: evaluate_sync(echoing(), [{"input": "a"}], [exact], simulated_user="Ada")),
         ("inputs", lambda: ScriptedUser("Hi")),

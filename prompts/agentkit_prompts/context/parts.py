@@ -17,7 +17,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, TypeAlias, TypeGuard
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pydantic_core import CoreSchema, Url, core_schema
 
 from agentkit_prompts.context.frozen import FrozenDict, set_plain_text
@@ -333,9 +333,11 @@ def _read_source(source: Any, kind: str) -> Source:
 def _url(text: str) -> Url:
     try:
         return Url(text)
-    except ValueError as error:
-        why = str(error).splitlines()[1].strip().partition(" [type=")[0]
-        reason = f"{text[:200]!r}: not a URL ({why}); pass a complete URL, a Path or bytes"
+    except ValidationError as error:
+        # Import late: valid parts need no texts of errors.
+        from agentkit_prompts.invalid_values import invalid_values
+
+        reason = f"{text[:200]!r}: {invalid_values(error)[0].text}; pass a complete URL, a Path or bytes"
         raise MediaError(reason, name="source", value=text[:200]) from error
 
 
