@@ -27,7 +27,7 @@ from agentkit_prompts.context.prompt_context import PromptContext, Trust, UserIn
 from agentkit_prompts.tokens.counter import ESTIMATE
 from agentkit_prompts.tree.layers import Layers
 from agentkit_tools import DynamicToolset, Toolset
-from agentkit_tools.calling.tool_policy import checked
+from agentkit_tools.calling.tool_policy import check_counts
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.errors import ToolDefinitionError, ToolFailure
 from agentkit_tools.sandboxes.sandbox import Sandbox, SandboxJob, SandboxLimits, SandboxUnavailable, result_text
@@ -99,7 +99,7 @@ def code_mode(
             f"code_mode: limits: expected SandboxLimits, such as SandboxLimits(seconds=5), got {limits!r:.60}",
             names=["limits"],
         )
-    checked("code_mode", "stub_tokens", stub_tokens, 100)
+    check_counts("code_mode", stub_tokens=(stub_tokens, 100))
     toolsets = context_toolsets(tools)
     if toolsets:
         names = ", ".join([type(toolset).__name__ for toolset in toolsets])

@@ -111,14 +111,25 @@ class ToolPolicy:
         return not is_counted and self.retries == 0 and self.approval == "never"
 
 
-def checked(owner: str, name: str, value: object, minimum: int) -> None:
-    """Check a number of calls or results.
+def count_problems(**counts: tuple[object, int]) -> dict[str, str]:
+    """Return the problems of numbers of calls, results or characters, each with its minimum, by their names."""
+    return {
+        name: f"{brief(value)} must be {minimum} or more"
+        for name, (value, minimum) in counts.items()
+        if not _is_count(value, minimum)
+    }
+
+
+def check_counts(owner: str, **counts: tuple[object, int]) -> None:
+    """Check numbers of calls, results or characters, each with its minimum.
 
     Raises:
-        ToolDefinitionError: `value` is not a whole number, or is less than `minimum`.
+        ToolDefinitionError: A number is not a whole number, or is less than its minimum. The error lists all of them.
     """
-    if not _is_count(value, minimum):
-        raise ToolDefinitionError(f"{owner}: {name}={brief(value)} must be {minimum} or more", names=[name])
+    problems = count_problems(**counts)
+    if problems:
+        listed = "; ".join([f"{name}={problem}" for name, problem in problems.items()])
+        raise ToolDefinitionError(f"{owner}: {listed}", names=problems)
 
 
 def _is_count(value: object, minimum: int) -> bool:

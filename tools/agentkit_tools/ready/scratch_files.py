@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.errors import brief
-from agentkit_prompts.limits import MAX_COUNT
+from agentkit_tools.calling.tool_policy import check_counts
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.errors import ToolDefinitionError, ToolError
 from agentkit_tools.ready.file_tools import Files
@@ -55,7 +55,7 @@ class ScratchFiles(Toolset):
     __slots__ = ("_lock", "_max_bytes", "_memory", "_root")
 
     def __init__(self, folder: str | os.PathLike[str] | None = None, *, max_bytes: int = 1_000_000) -> None:
-        _check_numbers("ScratchFiles", max_bytes=(max_bytes, 1))
+        check_counts("ScratchFiles", max_bytes=(max_bytes, 1))
         self._max_bytes = max_bytes
         self._memory = LatestEntries[tuple[str, str], MemoryFolder](_MAX_OWNERS)
         self._lock = Lock()
@@ -99,7 +99,7 @@ class ScratchFiles(Toolset):
         Raises:
             ToolDefinitionError: A number is out of range, or an item is not a tool.
         """
-        _check_numbers("ScratchFiles.saving", over=(over, 1), start=(start, 0))
+        check_counts("ScratchFiles.saving", over=(over, 1), start=(start, 0))
 
         async def around(proceed: Proceed, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
             result = await proceed(call, context)
@@ -177,18 +177,3 @@ class ScratchFiles(Toolset):
         overwrite: Annotated[bool, "True to replace an existing file."] = False,
     ) -> str:
         return Files(self._files_of(context.tenant, context.user)).write_file(path, content, overwrite)
-
-
-def _check_numbers(owner: str, **numbers: tuple[object, int]) -> None:
-    """Check numbers, each with its minimum.
-
-    Raises:
-        ToolDefinitionError: The error lists all invalid numbers.
-    """
-    problems = {
-        name: f"{name}={brief(value)} must be {minimum} or more"
-        for name, (value, minimum) in numbers.items()
-        if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= MAX_COUNT
-    }
-    if problems:
-        raise ToolDefinitionError(f"{owner}: {'; '.join(problems.values())}", names=problems)

@@ -22,7 +22,7 @@ from agentkit_prompts.tokens.counter import ESTIMATE
 from agentkit_prompts.tree.layers import Place
 from agentkit_prompts.tree.leaves import LoadedSkillsPrompt, SkillsPrompt
 from agentkit_prompts.tree.prompt import BasePrompt
-from agentkit_tools.calling.tool_policy import checked
+from agentkit_tools.calling.tool_policy import check_counts
 from agentkit_tools.errors import ToolDefinitionError, ToolFailure
 from agentkit_tools.skills.skill_files import SkillFiles, read_skills
 from agentkit_tools.tool import Tool
@@ -96,7 +96,7 @@ class SkillFolder(ContextToolset):
             raise ToolDefinitionError(
                 f"SkillFolder: trusted: expected True or False, got {trusted!r:.40}", names=["trusted"]
             )
-        checked("SkillFolder", "list_tokens", list_tokens, 100)
+        check_counts("SkillFolder", list_tokens=(list_tokens, 100))
         if sandbox is not None and (isinstance(sandbox, type) or not callable(getattr(sandbox, "run", None))):
             raise ToolDefinitionError(
                 f"SkillFolder: sandbox: expected a sandbox, such as ProcessSandbox(), got {sandbox!r:.60}",

@@ -10,8 +10,8 @@ from agentkit_prompts.context.parts import Part, Text
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.context.result_clearing import ResultClearing
 from agentkit_prompts.errors import brief
-from agentkit_prompts.limits import MAX_COUNT
 from agentkit_prompts.names import nearest
+from agentkit_tools.calling.tool_policy import count_problems
 from agentkit_tools.errors import ToolDefinitionError, ToolFailure
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
@@ -58,7 +58,7 @@ class ClearResults(ContextToolset):
         without: Iterable[str] = (),
         start: int = 0,
     ) -> None:
-        problems = _problems(keep=(keep, 1), over=(over, 1), batch=(batch, 0), start=(start, 0))
+        problems = count_problems(keep=(keep, 1), over=(over, 1), batch=(batch, 0), start=(start, 0))
         only_names = None
         if only is not None:
             only_names = _names("only", only, problems)
@@ -114,15 +114,6 @@ class ClearResults(ContextToolset):
                     return (Text(text), *media)
                 return text
         raise ToolFailure(f"no result in this conversation has the id {id!r:.80}: copy the id from the note")
-
-
-def _problems(**numbers: tuple[object, int]) -> dict[str, str]:
-    """Return the problems of numbers, each with its minimum, by the names of the options."""
-    problems: dict[str, str] = {}
-    for name, (value, minimum) in numbers.items():
-        if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= MAX_COUNT:
-            problems[name] = f"expected a whole number, {minimum} or more, got {brief(value, 60)}"
-    return problems
 
 
 def _names(option: str, names: object, problems: dict[str, str]) -> tuple[str, ...]:

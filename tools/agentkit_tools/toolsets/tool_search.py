@@ -14,7 +14,7 @@ from agentkit_prompts.errors import shortened
 from agentkit_prompts.limits import MAX_REASON_CHARS
 from agentkit_prompts.names import nearest
 from agentkit_prompts.ranking.bm25 import BM25, words
-from agentkit_tools.calling.tool_policy import checked
+from agentkit_tools.calling.tool_policy import check_counts
 from agentkit_tools.tool import Tool
 from agentkit_tools.toolsets.toolset import DynamicToolset, ToolLike, Toolset, by_name
 
@@ -57,8 +57,7 @@ class ToolSearch:
         results: int = 5,
         maximum: int = 20,
     ) -> None:
-        checked("ToolSearch", "results", results, 1)
-        checked("ToolSearch", "maximum", maximum, 1)
+        check_counts("ToolSearch", results=(results, 1), maximum=(maximum, 1))
         self._always = Toolset(always)
         self._about = about
         self._results, self._maximum = results, maximum

@@ -11,7 +11,7 @@ from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.hints import hinted
 from agentkit_prompts.lists import is_list
 from agentkit_prompts.names import nearest
-from agentkit_tools.calling.tool_policy import Approval, PolicyOptions, checked
+from agentkit_tools.calling.tool_policy import Approval, PolicyOptions, check_counts
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.form import FORM
 from agentkit_tools.schemas.foreign_shapes import tools_advice
@@ -170,7 +170,7 @@ class Toolset(Sequence[Tool]):
         """
         from agentkit_tools.toolsets.wrappers import CallLimit
 
-        checked("limited", "calls", calls, 0)
+        check_counts("limited", calls=(calls, 0))
         return self.wrapped(CallLimit(calls, ", ".join(self._tools)).around)
 
     def cached(self, maximum: int = 256) -> Toolset:
@@ -183,7 +183,7 @@ class Toolset(Sequence[Tool]):
         """
         from agentkit_tools.toolsets.wrappers import ResultCache
 
-        checked("cached", "maximum", maximum, 1)
+        check_counts("cached", maximum=(maximum, 1))
         return self.wrapped(ResultCache(maximum).around)
 
     def with_result_store(self, store: MutableMapping[str, str] | None = None) -> Toolset:
