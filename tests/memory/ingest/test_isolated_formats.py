@@ -486,6 +486,17 @@ def test_a_csv_file_can_have_any_line_ends(memory: Memory, docs: Path) -> None:
         assert last.position > 0 and last.text.startswith("name,animal"), name
 
 
+@pytest.mark.parametrize(
+    "head",
+    ['Screen 15",animal', '"Screen 15""",animal', '"Screen, 15""", "two\nlines"', "Screen\t'animal", 'a;"b;c"'],
+)
+def test_every_chunk_of_a_csv_file_starts_with_the_names_of_its_columns(memory: Memory, head: str) -> None:
+    rows = [f"word{number},{'zebra ' * 50}" for number in range(20)]
+    memory.documents.add("\n".join([head, *rows]), source="animals.csv")
+    *_, last = memory.documents.chunks("animals.csv")
+    assert last.position > 0 and last.text.startswith(f"{head}\nword")
+
+
 def test_a_prompt_shows_the_title_of_a_document_once(memory: Memory, docs: Path) -> None:
     page = "<title>Nature</title><h1>Nature</h1><p>zebra {}</p>"
     heading = paragraph("Nature", '<w:pStyle w:val="H"/>') + paragraph("zebra three")

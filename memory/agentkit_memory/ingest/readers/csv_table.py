@@ -15,6 +15,8 @@ _MAX_RECORD = 1024 * 1024
 _MAX_HEAD = 10_000
 """Maximum characters of the names of the columns."""
 _DELIMITERS = ",;\t|"
+_QUOTED = re.compile(rf'(?:^|[{_DELIMITERS}]) *"')
+"""Start of a cell that is between quotation marks."""
 _VALUE = re.compile(r"[-+(]?[$€£¥]?[0-9][0-9 .,:/%eE+-]*[)%€]?|true|false|null|none|n/?a", re.IGNORECASE)
 """Cells that are values and not names of columns, except years."""
 _YEAR = re.compile(r"(?:1[89]|20|21)[0-9]{2}")
@@ -45,7 +47,9 @@ def _records(pieces: Iterable[str]) -> Iterator[str]:
         for line in _lines(piece):
             record.append(line)
             size += len(line)
-            marks += line.count('"')
+            # In a cell that does not start with a mark, a mark is text, such as an inch.
+            if marks % 2 or _QUOTED.search(line):
+                marks += line.count('"')
             if line.endswith("\n") and (marks % 2 == 0 or size > _MAX_RECORD):
                 yield "".join(record)
                 record, size, marks = [], 0, 0
