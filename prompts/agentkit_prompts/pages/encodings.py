@@ -59,6 +59,8 @@ _LABELS = {
 
 _ENCODINGS = {label: name for name, labels in _LABELS.items() for label in labels.split()}
 
+_MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+"""Encodings by byte order mark."""
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _META = re.compile(rb"<meta[^>]{1,200}?charset\s*+=\s*+[\"']?+\s*+([A-Za-z0-9_:.-]{1,40})", re.IGNORECASE)
 _XML = re.compile(rb"\s*+<\?xml[^>]{1,200}?encoding\s*+=\s*+[\"']\s*+([A-Za-z0-9_:.-]{1,40})", re.IGNORECASE)
@@ -66,6 +68,14 @@ _WITHOUT_MARK = re.compile(rb"(?:[ \t\r\n]\0)*+<\0(?P<le>)|(?:\0[ \t\r\n])*+\0<"
 """Start of a page in UTF-16 without a byte order mark."""
 _JAPANESE = (b"\x1b$B", b"\x1b$@", b"\x1b(J", b"\x1b(I")
 _CHINESE = re.compile(rb"~\{(?:[\x21-\x29\x30-\x77][\x21-\x7e])++~\}")
+
+
+def marked_encoding(text: bytes | bytearray) -> tuple[str | None, int]:
+    """Return the encoding and the length of the byte order mark of a text; None and 0 for a text without a mark."""
+    for mark, name in _MARKS.items():
+        if text.startswith(mark):
+            return name, len(mark)
+    return None, 0
 
 
 def encoding_of_label(label: str) -> str | None:

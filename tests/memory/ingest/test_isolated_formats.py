@@ -6,7 +6,7 @@ import io
 import json
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ Rows = Callable[[str, bytes], list[list[object]]]
 TYPE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 
 
-def packed(parts: dict[str, str]) -> bytes:
+def packed(parts: Mapping[str, str | bytes]) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in parts.items():
@@ -210,7 +210,8 @@ def test_headings_notes_and_margins_of_word_documents(read: Rows) -> None:
 
 
 FORMATS = '<numFmt numFmtId="200" formatCode="0.0%"/><cellXfs><xf/><xf numFmtId="14"/><xf numFmtId="200"/>'
-FORMATS += '<xf numFmtId="21"/></cellXfs>'
+FORMATS += '<xf numFmtId="21"/><xf numFmtId="46"/><xf numFmtId="201"/></cellXfs>'
+FORMATS = '<numFmt numFmtId="201" formatCode="[hh]:mm"/>' + FORMATS
 CELL_CASES = [
     ("<c><v>0.30000000000000004</v></c>", "0.3"),
     ("<c><v>1234567</v></c>", "1234567"),
@@ -226,7 +227,8 @@ CELL_CASES = [
     ('<c t="str"><f>IF(B1="","",B1)</f><v></v></c><c><v>2</v></c>', "| 2"),
     ('<c t="str"><v>a_x000D_\nb _x005F_x000D_</v></c>', "a b _x000D_"),
     ('<c t="inlineStr"><is><t>a_x000d_\nb</t></is></c>', "a b"),
-    ('<c s="3"><v>0.999999</v></c><c s="3"><v>0.25</v></c><c s="3"><v>1.5</v></c>', "24:00:00 | 06:00:00 | 36:00:00"),
+    ('<c s="3"><v>0.999999</v></c><c s="3"><v>0.25</v></c><c s="3"><v>1.5</v></c>', "00:00:00 | 06:00:00 | 12:00:00"),
+    ('<c s="4"><v>0.25</v></c><c s="4"><v>1.5</v></c><c s="5"><v>1.5</v></c>', "06:00:00 | 36:00:00 | 36:00:00"),
     ('<c t="e"><v>#N/A</v></c>', "#N/A"),
     ('<c r="A1"><v>1</v></c><c r="D1"><v>2</v></c>', "1 |  |  | 2"),
     ('<c r="A1"><v>1</v></c><c r="XFD1"><v>2</v></c>', "1 |" + "  |" * 64 + " 2"),
@@ -242,6 +244,17 @@ def test_cells_of_workbooks(read: Rows) -> None:
         if [row[1] for row in blocks][:1] != ["heading"] or str(blocks[1][2]).strip() != text:
             wrong.append((cells, text, rows))
     assert wrong == []
+
+
+def test_a_long_first_row_is_not_repeated_as_a_head(read: Rows) -> None:
+    cells = f'<c t="str"><v>{"word " * 30_000}</v></c><c><v>1</v></c>'
+    rows = read("xlsx", book(f"<row>{cells}</row><row><c><v>2</v></c><c><v>3</v></c></row>"))
+    assert {row[4] for row in rows if row[:2] == ["block", "table"]} == {""}
+
+
+def test_a_reference_with_backslashes_is_found(read: Rows) -> None:
+    content = renamed(word(paragraph("one")), b"word/document", b"word\\document")
+    assert ["block", "text", "one\n\n", 0, "", False] in read("docx", content)
 
 
 def test_sheets_without_text_and_hidden_sheets_are_gaps(read: Rows) -> None:
@@ -268,10 +281,14 @@ def test_a_repeated_part_is_read_once(read: Rows) -> None:
         assert ["gap", *place] in read(content_format, content)
 
 
+def unpacked(content: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
 def renamed(content: bytes, old: bytes, new: bytes) -> bytes:
     """Return the zip file with another reference in its parts."""
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        return packed({name: archive.read(name).replace(old, new).decode() for name in archive.namelist()})
+    return packed({name: part.replace(old, new) for name, part in unpacked(content).items()})
 
 
 CELL = "<a:tc><a:txBody><a:p><a:t>{}</a:t></a:p></a:txBody></a:tc>"
@@ -308,6 +325,12 @@ def test_books(read: Rows) -> None:
         ["html", ""],
         ["end"],
     ]
+    pages = {"OPS/p 0.xhtml": '<?xml version="1.0" encoding="iso-8859-1"?><p>caf\xe9</p>'.encode("latin-1")}
+    latin = packed({**unpacked(epub("")), **pages})
+    assert str(read("epub", latin)[2][1]).endswith("caf\xe9</p>")
+    broken = packed({**unpacked(epub("")), "OPS/p 0.xhtml": b"<p>caf\xe9</p>"})
+    assert ["problem", "chapter 1 is not UTF-8 text"] in read("epub", broken)
+    assert ["html", "x"] in read("epub", renamed(epub("x"), b'href="p', b'href="/OPS/p'))
     locked = '<e><EncryptionMethod Algorithm="http://www.w3.org/2001/04/xmlenc#aes128-cbc"/></e>'
     for content, problem in (
         (epub("x", kind="image/svg+xml"), ["gap", "chapter", 1, "no text (image/svg+xml)"]),

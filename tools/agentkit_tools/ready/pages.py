@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 
-from agentkit_prompts.pages.encodings import declared_encoding, encoding_of_label
+from agentkit_prompts.pages.encodings import declared_encoding, encoding_of_label, marked_encoding
 from agentkit_prompts.pages.page_reader import LongTagError, page_text
 
 _TEXT_TYPES = re.compile(
     r"text/.*|application/(?:.*[+./-])?(?:json|xml|javascript|ecmascript|yaml|ndjson|jsonl|x-www-form-urlencoded|toml)"
 )
 _CHARSET = re.compile(r"charset\s*+=\s*+[\"']?+([\w.:-]++)", re.IGNORECASE)
-_MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
 
 def is_text_type(content_type: str) -> bool:
@@ -26,9 +25,9 @@ def decoded_page(data: bytes | bytearray, content_type: str) -> str:
     The encoding is given by a byte order mark, else by the content type, else by the page, else it is UTF-8. Labels
     that browsers do not know are skipped: encodings such as utf-7 and punycode could hide text.
     """
-    for mark, name in _MARKS.items():
-        if data.startswith(mark):
-            return data[len(mark) :].decode(name, "replace")
+    marked, length = marked_encoding(data)
+    if marked is not None:
+        return data[length:].decode(marked, "replace")
     declared = _CHARSET.search(content_type)
     encoding = None
     if declared is not None:

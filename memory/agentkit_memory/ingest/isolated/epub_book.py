@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 from agentkit_memory.ingest.isolated.written_rows import Unreadable, write, write_html, write_title
 from agentkit_memory.ingest.isolated.zip_parts import ZipParts, attribute, local_name, reported_damage
+from agentkit_prompts.pages.encodings import declared_encoding, marked_encoding
 
 _CONTAINER = "META-INF/container.xml"
 _PAGE_TYPES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml", "text/x-oeb1-document")
@@ -50,7 +51,7 @@ def _write_chapter(parts: ZipParts, folder: str, number: int, item: Any) -> None
     if "nav" in attribute(item, "properties").split():
         # The table of contents repeats the titles of the chapters.
         return
-    name = posixpath.normpath(posixpath.join(folder, unquote(attribute(item, "href").partition("#")[0])))
+    name = posixpath.normpath(posixpath.join(folder, unquote(attribute(item, "href").partition("#")[0]))).lstrip("/")
     kind = attribute(item, "media-type")
     if name not in parts:
         write("problem", f"chapter {number} ({name}) is missing")
@@ -60,15 +61,18 @@ def _write_chapter(parts: ZipParts, folder: str, number: int, item: Any) -> None
         with reported_damage(f"chapter {number}"):
             content = parts.read(name)
             write("section", {"chapter": number})
-            write_html(_decoded(content))
+            write_html(_decoded(content, number))
 
 
-def _decoded(content: bytes) -> str:
-    """Return the text of a page, which is UTF-8 or UTF-16 in an EPUB."""
-    encoding = "utf-8-sig"
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        encoding = "utf-16"
-    return content.decode(encoding, "replace")
+def _decoded(content: bytes, number: int) -> str:
+    """Return the text of a page, and report bytes that are not in its encoding."""
+    marked, length = marked_encoding(content)
+    encoding = marked or declared_encoding(content)
+    try:
+        return content[length:].decode(encoding)
+    except UnicodeDecodeError:
+        write("problem", f"chapter {number} is not {encoding.upper()} text")
+        return content[length:].decode(encoding, "replace")
 
 
 def _package_name(parts: ZipParts) -> str:

@@ -13,7 +13,8 @@ from agentkit_memory.ingest.isolated.zip_parts import Relation, ZipParts, attrib
 
 _REFERENCE = re.compile(r"([A-Z]{1,3})[0-9]{1,7}")
 _DATE_IDS = frozenset({*range(14, 18), 22, *range(27, 37), *range(50, 59)})
-_TIME_IDS = frozenset({18, 19, 20, 21, 45, 46, 47})
+_TIME_IDS = frozenset({18, 19, 20, 21, 45, 47})
+_ELAPSED_ID = 46
 _PERCENT_IDS = {9: 0, 10: 2}
 """Decimal places of the built-in percent formats."""
 _ESCAPE = re.compile("_x([0-9A-Fa-f]{4})_")
@@ -217,7 +218,7 @@ def _note_text(root: Any) -> str:
 
 
 def _cell_formats(root: Any) -> list[str]:
-    """Return the kind of number format of each cell style: date, time, date time, percent N, or empty."""
+    """Return the kind of number format of each cell style: date, time, elapsed, percent N, or empty."""
     codes: dict[int, str] = {}
     by_number: dict[int, str] = {}
     kinds: list[str] = []
@@ -243,6 +244,8 @@ def _format_kind(number: int, codes: dict[int, str]) -> str:
             return "date"
         if number in _TIME_IDS:
             return "time"
+        if number == _ELAPSED_ID:
+            return "elapsed"
         return f"percent {_PERCENT_IDS[number]}" if number in _PERCENT_IDS else ""
     code = _QUOTED.sub("", codes[number].split(";")[0]).lower()
     if "%" in code:
@@ -251,6 +254,8 @@ def _format_kind(number: int, codes: dict[int, str]) -> str:
     has_date = "y" in code or "d" in code or ("m" in code and not has_time)
     if "general" in code:
         return ""
+    if "[" in code:
+        return "elapsed"
     if has_date:
         return "date"
     return "time" if has_time else ""
@@ -264,7 +269,7 @@ def _shown_number(value: str, form: str, *, starts_1904: bool) -> str:
         return value
     if form.startswith("percent"):
         return f"{number * 100:.{max(int(form[8:]), 0)}f}%" if abs(number) < 1e15 else value
-    if form in ("date", "time") and 0 <= number < 2_958_466:
+    if form in ("date", "time", "elapsed") and 0 <= number < 2_958_466:
         return _shown_date(number, form, starts_1904=starts_1904)
     if abs(number) < 1e15 and number == int(number):
         return str(int(number))
@@ -273,8 +278,11 @@ def _shown_number(value: str, form: str, *, starts_1904: bool) -> str:
 
 
 def _shown_date(number: float, form: str, *, starts_1904: bool) -> str:
-    if form == "time":
+    if form != "date":
         seconds = round(number * 86400)
+        if form == "time":
+            # The number of days is not shown.
+            seconds %= 86400
         return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
     start = datetime(1904, 1, 1) if starts_1904 else datetime(1899, 12, 30)
     if not starts_1904 and number < 60:

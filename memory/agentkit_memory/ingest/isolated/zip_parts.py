@@ -134,7 +134,7 @@ class ZipParts:
         for each in self.xml(relations):
             target = each.get("Target", "")
             if each.get("TargetMode") != "External":
-                target = posixpath.normpath(posixpath.join("/", folder, unquote(target))).lstrip("/")
+                target = posixpath.normpath(posixpath.join("/", folder, unquote(target).replace("\\", "/"))).lstrip("/")
             result[each.get("Id", "")] = Relation(each.get("Type", "").rsplit("/", 1)[-1], target)
         return result
 

@@ -14,14 +14,13 @@ from typing import BinaryIO, Self, cast
 from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.ingest_options import IngestOptions
 from agentkit_memory.ingest.source_file import SourceFile, is_inside, reason
+from agentkit_prompts.pages.encodings import marked_encoding
 from agentkit_prompts.system.regular_files import open_inside, open_regular
 
 PIECE = 256 * 1024
 """Bytes that are read at once."""
 _MAX_PROBLEMS = 10
 """Maximum problems that an error lists; further problems are counted."""
-_UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
-_BOM = codecs.BOM_UTF8
 
 
 class FileStream:
@@ -97,7 +96,8 @@ class FileStream:
         for data in chain(self.pieces(), [b""]):
             piece = data
             if decoder is None:
-                name, offset = _detected_encoding(piece, name)
+                marked, offset = marked_encoding(piece)
+                name = marked or name
                 piece = piece[offset:]
                 decoder = codecs.getincrementaldecoder(name)()
             text, bad = self._decode(decoder, piece, offset, name, final=not data)
@@ -238,15 +238,6 @@ class BytesStream(FileStream):
 
     def _is_changed(self) -> bool:
         return False
-
-
-def _detected_encoding(head: bytes, default: str) -> tuple[str, int]:
-    """Return the encoding and the length of a byte order mark; without a mark, `default` and 0."""
-    if head.startswith(_BOM):
-        return "utf-8", len(_BOM)
-    if head[:2] in _UTF_16:
-        return _UTF_16[head[:2]], 2
-    return default, 0
 
 
 def _ranges(places: Sequence[int | str]) -> str:
