@@ -97,6 +97,7 @@ SHOWN: dict[str, list[tuple[str, str]]] = {
     "{{ user_input.additional_kwargs.root }}": [("kwarg", "additional_kwargs.root")],
     "{{ documents[0].metadata.tools[0] }}": [("document", "documents[0]")],
     "{{ documents[0].text ~ summary }}": [("document", "documents"), ("summary", "summary")],
+    "{{ todos }}": [("assistant", "todos")],
     "{{ conversation[0].text }}": [("user", "conversation[0]")],
     "{{ conversation[-1].text }}": [("user", "conversation[0]"), ("assistant", "conversation[1]")],
 }
@@ -110,6 +111,7 @@ def test_the_sources_of_a_template_are_the_values_that_it_reads() -> None:
         documents=[Document("d", metadata={"tools": ["t"]})],
         tools=[ToolSpec("look")],
         summary="short",
+        todos="[ ] Pay.",
     )
     shown = {
         text: [

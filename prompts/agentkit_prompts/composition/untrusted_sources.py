@@ -37,6 +37,7 @@ _KINDS: Mapping[str, SourceKind] = {
     "knowledge": "fact",
     "recalled": "recalled",
     "summary": "summary",
+    "todos": "assistant",
     "skills": "skill",
     "loaded_skills": "skill",
     "tools": "tool_description",
@@ -50,9 +51,9 @@ _LAYER = re.compile(r"\w+(?:\[\d+\])?")
 class UntrustedSource(NamedTuple):
     """A source of untrusted text in a prompt.
 
-    `assistant` is a reply of the model, `kwarg` an additional kwarg of the input, `tool_description` a tool of a
-    server, `provider_tool` a tool that runs at the provider, whose results any reply can contain, and `prompt` a prompt
-    class with custom code.
+    `assistant` is a reply of the model, or its list of tasks, `kwarg` an additional kwarg of the input,
+    `tool_description` a tool of a server, `provider_tool` a tool that runs at the provider, whose results any reply can
+    contain, and `prompt` a prompt class with custom code.
     """
 
     kind: SourceKind
