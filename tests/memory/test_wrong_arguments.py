@@ -75,7 +75,7 @@ PARTS: dict[str, tuple[Callable[[], object], ...]] = {
     ),
 }
 REFUSED: list[Refusal] = [
-    *by(StoreError, lambda memory, sample: memory.admin.verify(sample=sample), -1, 1.5, "5", True, None, name="sample"),
+    *invalid(lambda memory, sample: memory.admin.verify(sample=sample), -1, 1.5, "5", True, None, name="sample"),
     *invalid(lambda _, keep: Memory("new", keep_recalls=keep), ENDLESS, -1, "x", True, "all", name="keep"),
     *invalid(lambda memory, name: memory.session(name), "", "a\0", "x" * 256),
     *invalid(lambda memory, key: memory.session("s").append(HELLO, key=key), "\0", "x" * 256),

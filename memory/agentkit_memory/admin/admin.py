@@ -16,7 +16,7 @@ from agentkit_memory.admin.table_rows import fill, keys_of, read_rows
 from agentkit_memory.admin.usage import usage_of
 from agentkit_memory.checks import is_whole
 from agentkit_memory.conversations.removal import expire
-from agentkit_memory.errors import StoreCorrupt, StoreError
+from agentkit_memory.errors import InvalidArgument, StoreCorrupt
 from agentkit_memory.reembed.gate import Gate, Reembedding, ReembedProgress
 from agentkit_memory.reembed.reembed import reembed
 from agentkit_memory.reembed.switching import abandon, renew
@@ -59,11 +59,12 @@ class Admin:
             sample: Number of items to search for; 0 for none.
 
         Raises:
-            StoreError: The sample is invalid.
+            InvalidArgument: The sample is invalid.
+            StoreError: The database cannot be read.
             IndexUnavailable: Another process owns the index.
         """
         if not is_whole(sample, 0):
-            raise StoreError(
+            raise InvalidArgument(
                 f"verify: expected the number of items to search for, 0 or more, got {brief(sample)}", name="sample"
             )
         indexes = self._store.indexes
