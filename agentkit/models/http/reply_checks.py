@@ -11,7 +11,7 @@ from agentkit.models.http.reader import ProtocolError, check_cut, is_no_call
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.owner import Owner
-from agentkit_prompts.context.wire.read_messages import read_messages
+from agentkit_prompts.context.wire.read_messages import read_reply
 from agentkit_prompts.errors import MessageError
 
 _ARGUMENTS = {"tool_use": "input", "function_call": "arguments"}
@@ -109,6 +109,6 @@ def messages_in(data: Sequence[dict[str, Any]], owner: Owner) -> tuple[Message, 
     if not data:
         return ()
     try:
-        return read_messages(data, owner=owner, is_linked=False)
+        return read_reply(data, owner)
     except MessageError as error:
         raise ProtocolError(str(error)) from None

@@ -15,7 +15,7 @@ from agentkit_prompts.context.wire.allowed_media import MediaFolder
 from agentkit_prompts.context.wire.foreign_message import ForeignMessage
 from agentkit_prompts.context.wire.owner import Owner
 from agentkit_prompts.context.wire.placed_messages import items_of, placed_messages
-from agentkit_prompts.context.wire.read_parts import PartReader
+from agentkit_prompts.context.wire.read_parts import PART_TYPES, PartReader
 from agentkit_prompts.context.wire.thought_fields import THOUGHT_FIELDS, take_thought
 from agentkit_prompts.context.wire.wire_form import form_of, mappings_in
 from agentkit_prompts.context.wire.write_anthropic import OPENING
@@ -87,6 +87,28 @@ def read_messages(
     if form == "anthropic" and messages[:1] == [Message("user", OPENING)]:
         # `anthropic_payload` adds this message, because the API requires a user message at the start.
         del messages[0]
+    return tuple(messages)
+
+
+def read_reply(data: Sequence[Mapping[str, Any]], owner: Owner) -> tuple[Message, ...]:
+    """Return the messages of a reply.
+
+    Blocks and items of unknown types, which providers add, are steps of the provider: they are sent back to it.
+
+    Args:
+        data: One message, or the items of the Responses form.
+        owner: Endpoint and model that sent the reply.
+
+    Raises:
+        MessageError: Names all problems with their places.
+    """
+    problems: Problems = []
+    reader = _MessageReader(owner, False, None, problems, is_reply=True)
+    for number, item in enumerate(data):
+        reader.read(item, f"reply[{number}]")
+    messages = reader.messages()
+    if problems:
+        raise error_of_problems(MessageError, "", problems)
     return tuple(messages)
 
 
@@ -162,8 +184,17 @@ class _MessageReader(PartReader):
     linked.
     """
 
-    def __init__(self, owner: Owner, allow_media: bool, folder: MediaFolder | None, problems: Problems) -> None:
+    def __init__(
+        self,
+        owner: Owner,
+        allow_media: bool,
+        folder: MediaFolder | None,
+        problems: Problems,
+        *,
+        is_reply: bool = False,
+    ) -> None:
         super().__init__(problems, owner, allow_media=allow_media, folder=folder)
+        self._is_reply = is_reply
         self._drafts: list[_Draft | Message] = []
         self._reply: _Draft | None = None
         """The draft of a reply to which the next item of the Responses form belongs if it is a call or thinking; else
@@ -321,7 +352,7 @@ class _MessageReader(PartReader):
                 draft.add_call(call, where)
         elif kind in _THOUGHTS:
             draft.thinking.append(self._thought(block, draft.size, where))
-        elif kind in _STEPS or kind.endswith(_STEP_ENDINGS):
+        elif kind in _STEPS or kind.endswith(_STEP_ENDINGS) or (self._is_reply and kind not in PART_TYPES):
             if fits_json(dict(block), where, self.problems):
                 owner = self.owner.key(block)
                 opaque = {owner: dict(block)}

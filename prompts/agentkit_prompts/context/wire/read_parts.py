@@ -33,6 +33,8 @@ _ADDRESS = ("url", "file_url", "image_url", "path")
 _DATA = ("data", "file_data", "base64")
 _ARGUMENTS = ("arguments", "input", "args", "parameters")
 """Keys under which servers send the arguments of a call."""
+PART_TYPES = frozenset((*_TEXT_KINDS, *_MEDIA_CLASSES))
+"""Types of parts of a content."""
 _MEDIA_KEYS = frozenset((*_ADDRESS, *_DATA, "type", "format", "media_type", "filename", "title", "file_id"))
 """Keys of a media part, and of the mapping inside it."""
 _EMPTY: tuple[object, ...] = (None, "", [], {})
