@@ -36,8 +36,8 @@ def facts_of(turns, known):  # type: ignore[no-untyped-def]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("made") / "home"
+def prepared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("prepared") / "home"
     with Memory(home, embedder=Words()) as memory:
         for one in (memory.within(BAD), memory.within(GOOD)):
             one.session("s").append(Message("user", "zebra turn"))
@@ -56,8 +56,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def home(made: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(made, tmp_path / "home")
+def home(prepared_home: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(prepared_home, tmp_path / "home")
 
 
 def damage(memory: Memory, table: str, change: str, which: str) -> None:
@@ -67,7 +67,7 @@ def damage(memory: Memory, table: str, change: str, which: str) -> None:
         connection.exec_driver_sql("PRAGMA foreign_keys=ON")
 
 
-def found(memory: Memory) -> set[str]:
+def recalled_texts(memory: Memory) -> set[str]:
     return {each.text for each in memory.recall("zebra", limit=20)}
 
 
@@ -115,7 +115,7 @@ def test_a_corrupt_row_is_named_and_moved_and_other_scopes_work(
     with Memory(home, embedder=Words()) as memory:
         damage(memory, table, change, which)
         good, moved = memory.within(GOOD), tmp_path / "moved.jsonl"
-        assert found(good) == ALL
+        assert recalled_texts(good) == ALL
         memory.worker(facts_of).drain()
         checked = memory.admin.verify()
         assert table in {row.table for row in checked.corrupt_rows} and not checked.ok
@@ -128,18 +128,18 @@ def test_a_corrupt_row_is_named_and_moved_and_other_scopes_work(
         lines = [json.loads(line) for line in moved.read_text("utf-8").splitlines()]
         assert table in {line["table"] for line in lines} and len(lines) == repaired.removed >= checked.corrupt
         assert moved.stat().st_mode & 0o77 == 0
-        assert found(good) == ALL
+        assert recalled_texts(good) == ALL
         assert {fact.text for fact in good.facts.list()} == FACTS | {"fact of zebra that waits"}
         bad = memory.within(BAD)
         for read in (bad.facts.list, bad.documents.list, bad.sessions, bad.recall_logs):
             read()
         bad.session("s").append(Message("user", "zebra that is new"))
         bad.documents.add("zebra document", source="a.md")
-        assert {"zebra that is new", "zebra document"} <= found(bad)
+        assert {"zebra that is new", "zebra document"} <= recalled_texts(bad)
         assert bad.erase(BAD).complete
     with Memory(tmp_path / "copy", embedder=Words()) as memory:
         memory.admin.restore(tmp_path / "a.jsonl")
-        assert found(memory.within(GOOD)) == ALL
+        assert recalled_texts(memory.within(GOOD)) == ALL
 
 
 @pytest.mark.parametrize(("table", "change", "which"), spread(thinned(CASES[1:], 6), 2))
@@ -147,7 +147,7 @@ def test_a_scope_with_a_corrupt_row_is_erased_without_a_repair(home: Path, table
     with Memory(home, embedder=Words()) as memory:
         damage(memory, table, change, which)
         assert memory.within(BAD).erase(BAD).complete or table in ("scopes", "items")
-        assert found(memory.within(GOOD)) == ALL
+        assert recalled_texts(memory.within(GOOD)) == ALL
 
 
 MINE = "kind = 'fact' AND text = 'zebra fact' AND scope_id = (SELECT id FROM scopes WHERE tenant = 'bad')"
@@ -393,7 +393,7 @@ def test_an_erasure_is_complete_despite_rows_without_an_owner(home: Path, statem
         good = memory.within(GOOD)
         assert memory.within(BAD).erase(BAD).complete
         assert files_with(b"herd of bad", home) == [] != files_with(b"herd of good", home)
-        assert found(good) >= ALL - {"zebra image"}
+        assert recalled_texts(good) >= ALL - {"zebra image"}
         assert good.erase(GOOD).complete
     assert files_with(b"zebra", home) == []
 

@@ -68,7 +68,7 @@ TABLE: dict[str, Snippets] = {
         same={
             "test_a_meta_template_alone": [1],
             "test_the_template_of_a_dataset_within_the_meta_template": [4],
-            "test_labels_may_be_dialogues": [6],
+            "test_labels_can_be_dialogues": [6],
         },
         differs={
             ("test_a_meta_template_alone", "printed with spaces and line ends that no field has"): [2, 3],
@@ -175,7 +175,7 @@ def test_each_row_names_an_existing_test_and_the_reason_of_a_difference(document
     assert all(reasons)
 
 
-@pytest.mark.skipif(not SEEDS.is_dir(), reason="the documents are not beside this checkout")
+@pytest.mark.skipif(not SEEDS.is_dir(), reason="the documents are not next to this checkout")
 @pytest.mark.parametrize("document", TABLE)
 def test_no_snippet_is_missing(document: str) -> None:
     text = (SEEDS / f"{document}.md").read_text("utf-8")
@@ -183,6 +183,6 @@ def test_no_snippet_is_missing(document: str) -> None:
     assert TABLE[document].numbers == [*range(1, count + 1)]
 
 
-@pytest.mark.skipif(not SEEDS.is_dir(), reason="the documents are not beside this checkout")
+@pytest.mark.skipif(not SEEDS.is_dir(), reason="the documents are not next to this checkout")
 def test_no_document_is_missing() -> None:
     assert sorted(path.stem for path in SEEDS.glob("*.md")) == sorted(TABLE)

@@ -37,7 +37,7 @@ def test_the_names_in_hints_exist() -> None:
     assert not missing
 
 
-def test_a_name_of_another_library_leads_to_ours_in_an_import_statement_too() -> None:
+def test_an_import_of_a_name_of_another_library_suggests_our_name() -> None:
     with pytest.raises(ImportError, match=r"use agentkit\.ToolContext"):
         exec("from agentkit import RunContext")
 

@@ -52,7 +52,7 @@ def test_prompts_and_text_compose() -> None:
     assert compose("Be brief.", PromptContext("hi")).messages == composition.messages
 
 
-def test_a_rendering_shows_its_text_cut_in_the_middle() -> None:
+def test_the_repr_of_a_long_rendering_is_cut() -> None:
     rendered = TextPrompt("a" * 5_000).render(PromptContext("hi"))
     assert str(rendered) == "a" * 5_000
     assert repr(rendered).startswith("Rendered('aaa") and len(repr(rendered)) < 1_100

@@ -106,7 +106,7 @@ EVERYTHING = Layers(
 
 
 @pytest.mark.untraced
-def test_no_attack_forges_a_role_in_prompts_of_every_kind() -> None:
+def test_no_attack_forges_a_role_in_prompts_of_each_kind() -> None:
     assert_no_forged_roles(EVERYTHING)
     assert_no_forged_roles(EVERYTHING, CTX)
     assert_no_forged_roles(Layers())

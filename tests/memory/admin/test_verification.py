@@ -24,7 +24,7 @@ from tests.waiting import until
 ANIMALS = ("zebra", "heron", "otter", "newt", "puma", "lynx")
 
 
-def found(memory: Memory, question: str) -> list[str]:
+def recalled_texts(memory: Memory, question: str) -> list[str]:
     return [fact.text for fact in memory.recall(question).knowledge]
 
 
@@ -41,7 +41,7 @@ def test_points_with_other_content_are_found_by_searches_and_repaired(memory: Me
     assert memory.admin.verify(sample=0).ok
     repaired = memory.admin.repair()
     assert (repaired.before.unfound, repaired.after.ok, repaired.after.points) == (1, True, len(ANIMALS))
-    assert found(memory, "zebra") == ["zebra number 0"]
+    assert recalled_texts(memory, "zebra") == ["zebra number 0"]
 
 
 def test_vectors_of_other_texts_are_found(home: Path) -> None:
@@ -93,18 +93,18 @@ def test_an_index_that_verifies_after_damage_finds_its_texts(tmp_path: Path) -> 
         try:
             with Memory(home) as memory:
                 checked = memory.admin.verify(sample=1000)
-                missed = [each for each in (0, 133, 399) if not found(memory, f"{ANIMALS[each % 6]}{each}")]
+                missed = [each for each in (0, 133, 399) if not recalled_texts(memory, f"{ANIMALS[each % 6]}{each}")]
                 if checked.ok and missed and not checked.pending:
                     silent.append((str(file.relative_to(home)), missed))
                 assert memory.admin.repair(sample=1000).after.ok
-                assert found(memory, "zebra0")
+                assert recalled_texts(memory, "zebra0")
         except StoreUnavailable:  # a typed error
             continue
         except IndexBroken as error:
             assert "rebuilt" in str(error) or "built again" in str(error) or "rebuild" in str(error)
             with Memory(home) as memory:
                 assert memory.admin.rebuild().ok
-                assert found(memory, "zebra0")
+                assert recalled_texts(memory, "zebra0")
         finally:
             shutil.rmtree(home, ignore_errors=True)
     assert silent == []
@@ -140,7 +140,7 @@ def test_the_opening_detects_an_older_database_with_a_newer_index(
     with Memory(home) as memory, caplog.at_level(logging.WARNING, "agentkit.memory"):
         first = memory.recall("zebra one")
         assert first.knowledge[0].text == "zebra one"
-        assert found(memory, "puma") == []
+        assert recalled_texts(memory, "puma") == []
         memory.worker().drain()
         assert memory.admin.verify().ok and memory.admin.verify().points == 6
         assert {each.text for each in memory.recall("otter two")} >= {"a otter two"}
@@ -157,7 +157,7 @@ def test_the_opening_detects_an_older_index_with_a_newer_database(home: Path, tm
     shutil.copytree(tmp_path / "older", home / "index")
     with Memory(home) as memory:
         memory.worker().drain()
-        assert memory.admin.verify().ok and found(memory, "puma one")[0] == "puma one"
+        assert memory.admin.verify().ok and recalled_texts(memory, "puma one")[0] == "puma one"
 
 
 def test_the_opening_detects_a_lost_point_and_an_idle_worker_a_lost_row(home: Path) -> None:
@@ -175,7 +175,7 @@ def test_the_opening_detects_a_lost_point_and_an_idle_worker_a_lost_row(home: Pa
     with Memory(home) as memory:
         StoreProbe(memory).execute("DELETE FROM vector_state WHERE item_id = :item", {"item": lost[0]})
     with Memory(home) as memory:
-        assert len(found(memory, "zebra one")) > 0
+        assert len(recalled_texts(memory, "zebra one")) > 0
         memory.worker().drain()
         memory.worker().drain()
         assert memory.admin.verify().ok
@@ -219,5 +219,5 @@ def test_an_index_without_a_count_works(home: Path) -> None:
     for _ in range(2):
         with Memory(home, index=opener) as memory:
             change(memory, ANIMALS[:2])
-            assert memory.admin.verify().ok and found(memory, "zebra one")[0] == "zebra one"
+            assert memory.admin.verify().ok and recalled_texts(memory, "zebra one")[0] == "zebra one"
             assert memory.admin.rebuild().ok and memory.admin.repair().after.ok

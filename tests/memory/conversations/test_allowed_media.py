@@ -25,13 +25,13 @@ def refuses(kind: type[Exception], place: str) -> Iterator[None]:
     assert f"{place}[0].content[0].image_url" in [problem.place for problem in caught.value.problems]  # type: ignore[attr-defined]
 
 
-def asked(address: str) -> dict[str, Any]:
+def user_message(address: str) -> dict[str, Any]:
     return {"role": "user", "content": [{"type": "image_url", "image_url": {"url": address}}]}
 
 
 @pytest.fixture(params=["file:///etc/passwd", PRIVATE])
 def message(request: pytest.FixtureRequest) -> dict[str, Any]:
-    return asked(request.param)
+    return user_message(request.param)
 
 
 def test_a_stored_session(tmp_path: Path, message: dict[str, Any]) -> None:

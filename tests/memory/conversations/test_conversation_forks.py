@@ -182,7 +182,7 @@ def test_an_unread_session_is_read_if_its_messages_are_needed(either: Memory) ->
 
 
 def test_messages_with_an_explicit_time_keep_it(home: Path) -> None:
-    now = iter([1000.0, 900.0, 800.0, 700.0])  # a clock that goes backwards
+    now = iter([1000.0, 900.0, 800.0, 700.0])  # a clock that was set back
     with Memory(home, clock=lambda: next(now, 600.0)) as memory:
         session = memory.session("s")
         session.append(*user("a"))

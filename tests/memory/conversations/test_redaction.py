@@ -36,7 +36,7 @@ def user(*texts: str) -> list[Message]:
     return [Message("user", text) for text in texts]
 
 
-def everything(memory: Memory) -> str:
+def all_rows(memory: Memory) -> str:
     """Return each row of each table as text."""
     memory.recall_logs()  # writes the logs now
     return repr(StoreProbe(memory).dump())
@@ -71,7 +71,7 @@ def test_a_redacted_message_is_replaced_at_each_place(either: Memory) -> None:
     view = session.redact(2)
     assert [message.text for message in view] == ["hello", "[redacted]", "noted"]
     assert [message.text for message in either.session("s").conversation] == ["hello", "[redacted]", "noted"]
-    assert "q4929" not in everything(either)
+    assert "q4929" not in all_rows(either)
     assert [each.text for each in items_of(either)] == ["hello", "noted"] and count(either, "embeddings") == 2
     assert [each.redacted for each in session.page()] == [False, True, False]
     assert [each.query.strip() for each in either.recall_logs()] == [
@@ -128,7 +128,7 @@ def test_tool_calls_lose_their_arguments_and_the_conversation_stays_valid(either
     assert kept[1] == Message("assistant", "", tool_calls=(ToolCall("a", "pay", "{}"),), name="Ann")
     assert kept[2].tool_call_id == "a" and kept.complete() is kept
     assert [each.arguments for each in fork.tool_calls()] == ["{}"]
-    assert "q4929" not in everything(either)
+    assert "q4929" not in all_rows(either)
 
 
 def test_a_fork_with_a_call_of_the_same_number_keeps_its_call(either: Memory) -> None:
@@ -222,7 +222,7 @@ def test_an_expired_conversation_is_not_recalled_and_then_deleted(either: Memory
         "items": 2,
         "recall_logs": 1,
     }
-    assert "ebras" not in everything(either)
+    assert "ebras" not in all_rows(either)
     assert [each.query for each in either.recall_logs()] == ["violins?", "striped animals"]
     assert either.admin.verify().orphans == 0 and either.admin.expire() == {}
     with raises(NotFound, name="old", value="deleted"):
@@ -291,7 +291,7 @@ def test_a_time_to_expire_can_be_removed(either: Memory) -> None:
         either.session("s", expires_at=math.nan)
 
 
-def test_a_deleted_conversation_leaves_nothing(either: Memory, docs: Path) -> None:
+def test_a_deleted_conversation_leaves_no_rows(either: Memory, docs: Path) -> None:
     (docs / "a.md").write_text("zebras live in Africa")
     either.ingest(docs)
     session = either.session("s")
@@ -337,10 +337,10 @@ def test_the_stored_error_of_a_removed_text_does_not_quote_the_text(either: Memo
     worker = either.worker(useless)
     for _ in range(6):  # turn by turn, three times, then the worker gives up
         worker.drain()
-    assert "no facts in" in everything(either)
+    assert "no facts in" in all_rows(either)
     session.redact(1)  # no text remains for a recall
     session.redact(2, "something else")
-    assert SECRET not in everything(either)
+    assert SECRET not in all_rows(either)
 
 
 def test_the_error_in_the_log_of_a_failed_question_does_not_quote_the_question(either: Memory) -> None:
@@ -353,7 +353,7 @@ def test_the_error_in_the_log_of_a_failed_question_does_not_quote_the_question(e
         update = "UPDATE recall_logs SET degraded = :degraded WHERE id = :id"
         StoreProbe(either).execute(update, {"degraded": degraded, "id": number})
     session.redact(1)
-    assert SECRET not in everything(either)
+    assert SECRET not in all_rows(either)
     assert "errors of this recall were removed" in either.recall_logs()[0].degraded[0]
     assert either.recall_logs()[1].degraded == ("busy",)
 
@@ -369,7 +369,7 @@ def test_an_error_of_a_text_during_its_redaction_is_not_stored(home: Path) -> No
         session = memory.session("s")
         session.append(Message("user", SECRET))
         memory.worker().drain()
-        assert SECRET not in everything(memory)
+        assert SECRET not in all_rows(memory)
         memory.worker().drain()
         verified = memory.admin.verify()
         assert (verified.ok, verified.pending, verified.failing) == (True, 0, 0)

@@ -143,7 +143,7 @@ def before(memory: Memory, start: str, number: int, act: Callable[[], object]) -
         event.remove(StoreProbe(memory).engine, "before_cursor_execute", listen)
 
 
-def test_a_session_stays_on_its_branch_if_another_writer_rewinds_after_it(memory: Memory) -> None:
+def test_a_session_keeps_its_branch_if_another_writer_rewinds_after_it(memory: Memory) -> None:
     session, other = memory.session("s"), memory.session("s")
     session.append(*turn("one"), *turn("two"))
 

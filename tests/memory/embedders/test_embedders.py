@@ -595,7 +595,9 @@ def test_an_unreachable_or_slow_endpoint_is_a_typed_error(endpoint: Endpoint) ->
     release.set()
 
 
-def test_a_key_and_an_address_come_from_the_environment(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_and_an_address_are_read_from_the_environment(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with raises(EmbedderUnavailable, name="OPENAI_API_KEY"):

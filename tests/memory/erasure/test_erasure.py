@@ -57,18 +57,18 @@ def fill(memory: Memory, scope: Scope, docs: Path, marker: str) -> None:
     probe.execute(insert(embeddings), *[{**kept, "content_hash": each} for each in hashes])
 
 
-def everything(memory: Memory) -> str:
+def all_rows(memory: Memory) -> str:
     memory.recall_logs()  # writes the logs now
     kept = StoreProbe(memory).dump()
     return repr({name: rows for name, rows in kept.items() if name != "vector_spaces"})
 
 
-def holding(home: Path, marker: str = MARKER) -> list[str]:
+def files_with_text(home: Path, marker: str = MARKER) -> list[str]:
     """Return the files that contain a text."""
     return files_with(marker.encode(), home)
 
 
-def written(home: Path, data: bytes) -> list[str]:
+def files_with_bytes(home: Path, data: bytes) -> list[str]:
     """Return the files of the index that contain some bytes."""
     return files_with(data, home / "index")
 
@@ -79,10 +79,10 @@ ADA, BOB = Scope("local", user=f"ada {MARKER}"), Scope("local", user="bob")
 def test_a_user_is_erased_from_tables_and_index_and_other_users_stay(either: Memory, docs: Path) -> None:
     fill(either, BOB, docs, "Bobby")
     probe = StoreProbe(either)
-    before, points = everything(either), probe.index.count()
+    before, points = all_rows(either), probe.index.count()
     fill(either, ADA, docs, MARKER)
     fill(either, Scope("local", user=ADA.user, agent="helper"), docs, f"{MARKER} by the helper")
-    assert MARKER in everything(either)
+    assert MARKER in all_rows(either)
     proof = either.erase(ADA)
     assert proof.complete and proof.points == 0 and proof.waiting == 0 and not any(proof.found.values())
     assert {name: proof.removed[name] for name in ("scopes", "conversations", "branches", "documents")} == {
@@ -92,8 +92,8 @@ def test_a_user_is_erased_from_tables_and_index_and_other_users_stay(either: Mem
         "documents": 2,
     }
     assert {"messages", "tool_calls", "items", "recall_logs", "embeddings"} < set(proof.removed)
-    assert MARKER not in everything(either)
-    assert everything(either).split("erasures")[0][:200] == before[:200]
+    assert MARKER not in all_rows(either)
+    assert all_rows(either).split("erasures")[0][:200] == before[:200]
     assert probe.index.count() == points
     assert either.within(ADA).recall("tea") == () or not list(either.within(ADA).recall("tea"))
     assert len(list(either.within(BOB).recall("Bobby tea"))) > 0
@@ -108,12 +108,12 @@ def test_no_byte_of_the_subject_remains_in_the_files(home: Path, docs: Path) -> 
         fill(memory, ADA, docs, MARKER)
         (docs / "a.md").write_text("changed")
         memory.within(ADA).ingest(docs)  # the file contains the replaced text
-        assert holding(home)
+        assert files_with_text(home)
         proof = memory.erase(ADA)
         assert proof.complete and proof.compacted and proof.note == ""
-        assert holding(home) == []
-        assert holding(home, "Bobby")
-    assert holding(home) == []
+        assert files_with_text(home) == []
+        assert files_with_text(home, "Bobby")
+    assert files_with_text(home) == []
 
 
 def test_compacting_removes_redacted_bytes(home: Path) -> None:
@@ -121,7 +121,7 @@ def test_compacting_removes_redacted_bytes(home: Path) -> None:
         session = memory.session("s")
         session.append(Message("user", MARKER * 100))
         session.redact(1)
-        assert memory.admin.compact() and holding(home) == []
+        assert memory.admin.compact() and files_with_text(home) == []
 
 
 def numbers(text: str) -> bytes:
@@ -136,16 +136,20 @@ def test_no_vector_of_the_subject_remains_in_the_files_of_the_index(home: Path) 
         others = [memory.facts.add(f"other {number}").id for number in range(30)]
         gone = memory.within(ADA).facts.add("a pavilion in Oslo").id
         memory.worker().drain()
-        assert written(home, numbers("a pavilion in Oslo")) and written(home, uuid.UUID(gone).bytes)
+        assert files_with_bytes(home, numbers("a pavilion in Oslo")) and files_with_bytes(home, uuid.UUID(gone).bytes)
         proof = memory.erase(ADA)
         assert proof.complete and proof.compacted and proof.note == ""
         for _ in range(2):
-            assert not written(home, numbers("a pavilion in Oslo")) and not written(home, uuid.UUID(gone).bytes)
-            assert written(home, numbers("other 7"))
+            assert not files_with_bytes(home, numbers("a pavilion in Oslo")) and not files_with_bytes(
+                home, uuid.UUID(gone).bytes
+            )
+            assert files_with_bytes(home, numbers("other 7"))
             assert sorted(name for name, _ in StoreProbe(memory).index.versions()) == sorted(others)
             memory.facts.add("other 7")
             memory.recall("other")
-        assert memory.facts.remove(others[7]) and memory.admin.compact() and not written(home, numbers("other 7"))
+        assert (
+            memory.facts.remove(others[7]) and memory.admin.compact() and not files_with_bytes(home, numbers("other 7"))
+        )
         assert memory.admin.verify().ok and memory.recall("other 9").knowledge[0].text == "other 9"
 
 
@@ -158,7 +162,7 @@ def test_a_reader_that_blocks_the_truncation_of_the_log_is_reported(home: Path, 
             proof = memory.erase(ADA)
             assert proof.complete and not proof.compacted and "compact() later" in proof.note
             other.execute("COMMIT")
-        assert memory.admin.compact() and holding(home) == []
+        assert memory.admin.compact() and files_with_text(home) == []
 
 
 def test_a_writer_that_blocks_the_rewrite_of_the_file_is_reported(home: Path, docs: Path) -> None:
@@ -205,7 +209,7 @@ def test_a_memory_erases_only_within_its_tenant(either: Memory) -> None:
 
 def test_the_erasure_of_an_unknown_subject_has_a_proof(either: Memory) -> None:
     proof = either.erase(Scope("local", user="nobody"))
-    assert proof.complete and dict(proof.removed) == {} and "nobody" not in everything(either)
+    assert proof.complete and dict(proof.removed) == {} and "nobody" not in all_rows(either)
 
 
 def test_facts_of_other_scopes_with_sources_of_the_subject_are_erased(either: Memory) -> None:
@@ -315,7 +319,7 @@ def test_a_killed_erasure_is_continued_at_the_next_opening(
     killed = programs.start("-c", CRASH, target, index, ADA.user, AGENTKIT_FAILPOINT=point)
     assert killed.wait() == -signal.SIGKILL
     with Memory(target, index=index) as memory:  # no second call is necessary
-        assert MARKER not in everything(memory)
+        assert MARKER not in all_rows(memory)
         assert [bool(each) for each in StoreProbe(memory).values("SELECT finished_at IS NULL FROM erasures")] == [False]
         verified = memory.admin.verify()
         assert (verified.missing, verified.stale, verified.orphans) == (0, 0, 0)
@@ -323,7 +327,7 @@ def test_a_killed_erasure_is_continued_at_the_next_opening(
         again = memory.erase(ADA)
         assert again.complete and dict(again.removed) == {}
     if kind == "sqlite":
-        assert holding(tmp_path / "store") == []
+        assert files_with_text(tmp_path / "store") == []
 
 
 def test_an_erasure_reports_points_that_wait_for_the_process_that_owns_the_index(home: Path, docs: Path) -> None:

@@ -190,7 +190,7 @@ def test_a_turn_that_is_removed_during_its_extraction_leaves_no_fact(either: Mem
 
 
 def busy(space: str, dimensions: int) -> VectorIndex:
-    raise IndexUnavailable(f"{space}: in use by somebody else")
+    raise IndexUnavailable(f"{space}: in use by another process")
 
 
 def test_facts_expire_with_their_conversation(tmp_path: Path) -> None:
@@ -518,7 +518,7 @@ def test_a_change_of_the_embedder_does_not_change_the_queue(either: Memory) -> N
 
 def test_a_store_with_only_a_queue_can_choose_its_embedder(tmp_path: Path) -> None:
     with Memory(tmp_path / "store") as memory:
-        memory.worker(homes).step("facts")  # before anything is indexed
+        memory.worker(homes).step("facts")  # before the first write to the index
     with Memory(tmp_path / "store", embedder=Letters()) as memory:
         say(memory, "I live in Oslo")
         memory.worker(homes).drain()

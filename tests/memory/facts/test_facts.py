@@ -282,7 +282,7 @@ def test_an_invalid_update_changes_nothing(memory: Memory) -> None:
     assert memory.facts.get(fact.id) == fact
 
 
-def test_facts_are_searched_among_many_other_things(memory: Memory) -> None:
+def test_facts_are_searched_among_many_other_items(memory: Memory) -> None:
     for place in ("Rome", "Oslo"):
         memory.facts.add(f"Ada lived in {place}.")
     memory.facts.add("Bo likes tea.")

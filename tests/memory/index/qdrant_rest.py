@@ -14,7 +14,7 @@ from qdrant_client import QdrantClient, models
 
 class _Http(ThreadingHTTPServer):
     request_queue_size = 128
-    """Connections that may wait. With the default of 5, the system resets some of 90 that open at once."""
+    """Number of waiting connections. With the default of 5, the system resets some of 90 concurrent connections."""
 
 
 class Server:
@@ -24,9 +24,9 @@ class Server:
         self.local = QdrantClient(":memory:")
         self.version = "1.19.2"
         self.status = 200
-        """What every request but the first of an opening is answered with."""
+        """Status of the answers to all requests except the first request of an opening."""
         self.empty = False
-        """Whether it answers everything with 200 and no result, as what is no Qdrant server may."""
+        """True if all answers have the status 200 and no result, as another server can answer."""
         self.delay = 0.0
         self.asked: list[dict[str, Any]] = []
         self.lock = threading.Lock()

@@ -205,7 +205,7 @@ def test_the_old_owner_detects_that_a_database_has_another_index(home: Path, doc
             old.admin.repair()
 
 
-def test_the_folder_of_an_index_may_be_text_or_a_path(home: Path, docs: Path, tmp_path: Path) -> None:
+def test_the_folder_of_an_index_can_be_text_or_a_path(home: Path, docs: Path, tmp_path: Path) -> None:
     (docs / "a.md").write_text("zebra")
     text, path = tmp_path / "text", tmp_path / "path"
     for place, index in ((text, str(text)), (path, path)):

@@ -131,7 +131,7 @@ def test_words_need_no_extension_and_the_error_of_vectors_names_the_problem(
     opened.close()
 
 
-def test_the_extension_may_be_in_another_schema(fresh_postgres: str) -> None:
+def test_the_extension_can_be_in_another_schema(fresh_postgres: str) -> None:
     run(
         fresh_postgres,
         'DROP SCHEMA IF EXISTS "Its extensions" CASCADE',

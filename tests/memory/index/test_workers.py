@@ -137,7 +137,7 @@ def remove(database: Database, *numbers: int) -> None:
         connection.execute(delete(items).where(items.c.id.in_([uuid(number) for number in numbers])))
 
 
-def found(index: VectorIndex, database: Database, query: str, limit: int = 1000) -> set[str]:
+def matching_ids(index: VectorIndex, database: Database, query: str, limit: int = 1000) -> set[str]:
     with database.read() as connection:
         return {
             hit.id
@@ -175,8 +175,8 @@ def test_four_workers_share_the_work_and_index_each_item_once(database: Database
     changed = {uuid(number) for start in starts for number in numbers[start : start + 10]}
     everything = {uuid(number) for number in numbers}
     assert max(written.values()) == 1
-    assert found(index, database, "zebra") == everything - gone - changed
-    assert found(index, database, "quartz") == changed
+    assert matching_ids(index, database, "zebra") == everything - gone - changed
+    assert matching_ids(index, database, "quartz") == changed
     report = indexes.verify()
     assert (report.ok, report.items, report.points, report.pending) == (True, 160, 160, 0)
 
@@ -236,15 +236,15 @@ def test_the_items_of_a_stalled_worker_are_taken_over_and_its_late_write_is_undo
         write(database, 1, said="new")
         remove(database, 2)
         assert other.run_once() == 2
-        assert (found(index, database, "old"), found(index, database, "new")) == (set(), {uuid(1)})
+        assert (matching_ids(index, database, "old"), matching_ids(index, database, "new")) == (set(), {uuid(1)})
 
     def look() -> None:  # an older version does not replace a newer version, but a removed item returns
-        assert (found(index, database, "old"), found(index, database, "new")) == ({uuid(2)}, {uuid(1)})
+        assert (matching_ids(index, database, "old"), matching_ids(index, database, "new")) == ({uuid(2)}, {uuid(1)})
 
     write(database, 1, 2, said="old")
     assert IndexWorker(database, interrupted(index, stall, look), SPACE, lease=60).run_once() == 2
     assert other.run_once() == 2
-    assert (found(index, database, "old"), found(index, database, "new")) == (set(), {uuid(1)})
+    assert (matching_ids(index, database, "old"), matching_ids(index, database, "new")) == (set(), {uuid(1)})
     assert (indexes.verify().ok, indexes.verify().pending) == (True, 0)
 
 
@@ -306,7 +306,7 @@ def test_a_slow_worker_writes_only_the_items_that_it_still_leases(
 
     write(database, 1, 2, said="old")
     assert IndexWorker(database, index, SPACE, lease=60, encoder=slow).run_once() == 0
-    assert found(index, database, "new") == {uuid(2)}
+    assert matching_ids(index, database, "new") == {uuid(2)}
     assert pending(database) == 0
 
 
@@ -326,7 +326,7 @@ def test_the_owner_of_a_folder_takes_over_from_a_dead_owner_without_a_wait(datab
     take_leases(database)
     first.close()
     second = Indexes(database, edge_indexes(tmp_path / "index"))
-    assert found(second.catch_up(patience=0), database, "zebra") == {uuid(1)}
+    assert matching_ids(second.catch_up(patience=0), database, "zebra") == {uuid(1)}
     second.close()
 
 
@@ -402,7 +402,7 @@ def test_a_failing_item_blocks_no_other_and_is_retried_with_growing_delays(
     index = indexes.catch_up()
     (scope,) = _scopes(database)
     assert {hit.id for hit in index.query_dense([1.0, 0.0], [scope], 10)} == {uuid(1), uuid(3)}
-    assert found(index, database, "poison") == {uuid(2)}  # it is found by its words
+    assert matching_ids(index, database, "poison") == {uuid(2)}  # it is found by its words
     report = indexes.verify()
     assert (report.ok, report.pending, report.failing) == (True, 1, 1)
     assert report.problems == {
@@ -419,7 +419,7 @@ def test_a_failing_item_blocks_no_other_and_is_retried_with_growing_delays(
     assert waits[-1] == 300.0
     write(database, 2, said="zebra")
     now[0] += 300
-    assert found(indexes.catch_up(), database, "zebra") == {uuid(1), uuid(2), uuid(3)}
+    assert matching_ids(indexes.catch_up(), database, "zebra") == {uuid(1), uuid(2), uuid(3)}
     assert (indexes.verify().failing, indexes.verify().pending) == (0, 0)
 
 
@@ -438,7 +438,7 @@ def test_an_unavailable_model_is_not_called_for_each_item(
     assert worker.run_once() == 100
     assert calls == [100]
     now[0] += 1.5
-    assert len(found(indexes.catch_up(), database, "zebra")) == 100
+    assert len(matching_ids(indexes.catch_up(), database, "zebra")) == 100
     assert indexes.verify().pending == 0
 
 

@@ -28,7 +28,7 @@ def alter(home: Path, *statements: str) -> None:
         assert [connection.execute(each).rowcount for each in statements][-1] == 1
 
 
-def found(memory: Memory) -> set[str]:
+def recalled_texts(memory: Memory) -> set[str]:
     return {each.text for each in memory.recall("zebra", limit=20)}
 
 
@@ -49,11 +49,11 @@ def test_a_damaged_document_is_written_again_from_its_file(
     with Memory(home) as memory:
         report = memory.ingest(docs)
         assert report.errors == () and str(docs / "b.md") in report.added + report.changed
-        assert found(memory) == {f"zebra {name}{end}" for name in ("a", "b", "c")}
+        assert recalled_texts(memory) == {f"zebra {name}{end}" for name in ("a", "b", "c")}
         assert len(memory.ingest(docs).unchanged) == 3
         (docs / "b.md").unlink()
         assert memory.ingest(docs).removed == (str(docs / "b.md"),)
-        assert found(memory) == {f"zebra a{end}", f"zebra c{end}"}
+        assert recalled_texts(memory) == {f"zebra a{end}", f"zebra c{end}"}
 
 
 def test_a_long_document_replaces_the_last_possible_generation(home: Path, docs: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_damaged_document_without_a_file_can_be_added_again(home: Path) -> Non
         alter(home, f"UPDATE documents SET {damage}")
         with Memory(home) as memory:
             assert memory.documents.add("zebra", source="a.md").chunks == 1
-            assert found(memory) == {"zebra"}
+            assert recalled_texts(memory) == {"zebra"}
 
 
 @pytest.mark.parametrize("damage", [f"id = {NO_UTF_8}", "id = x'ff'"])
@@ -88,11 +88,11 @@ def test_a_damaged_chunk_is_at_most_an_error_of_its_file(home: Path, docs: Path,
     with Memory(home) as memory:
         report = memory.ingest(docs)
         assert {error.source for error in report.errors} <= {str(docs / "b.md")}
-        assert {"zebra a again", "zebra c again"} <= found(memory)
+        assert {"zebra a again", "zebra c again"} <= recalled_texts(memory)
         (docs / "a.md").unlink()
         (docs / "b.md").unlink()
         assert memory.ingest(docs).removed == (str(docs / "a.md"), str(docs / "b.md"))
-        assert found(memory) == {"zebra c again"}
+        assert recalled_texts(memory) == {"zebra c again"}
 
 
 def test_the_last_possible_generation_is_replaced_in_both_databases(either: Memory, docs: Path) -> None:
@@ -101,4 +101,4 @@ def test_the_last_possible_generation_is_replaced_in_both_databases(either: Memo
     StoreProbe(either).execute("UPDATE documents SET generation = 2147483647")
     report = either.ingest(docs)
     assert report.errors == () and len(report.added + report.changed) == 1
-    assert found(either) == {"zebra"}
+    assert recalled_texts(either) == {"zebra"}

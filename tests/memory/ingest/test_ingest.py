@@ -478,7 +478,7 @@ def test_a_file_with_unchanged_times_is_not_read(home: Path, docs: Path) -> None
             status = file.stat()
             file.write_text("horse")
             os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
-            assert memory.ingest(docs).changed  # who turned back one of its times could not turn back the other
+            assert memory.ingest(docs).changed  # the time of the status change cannot be set back
         finally:
             FileStream.pieces = real  # type: ignore[method-assign]
 
@@ -504,11 +504,11 @@ def test_memory_usage_does_not_grow_with_the_file(docs: Path, home: Path) -> Non
     program = """if True:
         import resource, sys
         from agentkit_memory import IndexUnavailable, Memory
-        def nobody(space, dimensions):
+        def unavailable(space, dimensions):
             raise IndexUnavailable("left to another process")
         def peak():
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 if sys.platform == "darwin" else 1024)
-        with Memory(sys.argv[1], index=nobody) as memory:
+        with Memory(sys.argv[1], index=unavailable) as memory:
             memory.ingest(sys.argv[2])
             before = peak()
             report = memory.ingest(sys.argv[3:])

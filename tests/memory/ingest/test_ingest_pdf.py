@@ -330,7 +330,7 @@ FONTS = [
 ]
 
 
-def test_glyph_numbers_are_a_gap_and_other_text_stays(printed: Callable[[bytes], list[list[object]]]) -> None:
+def test_glyph_numbers_are_a_gap_and_other_text_is_kept(printed: Callable[[bytes], list[list[object]]]) -> None:
     wrong = []
     for font, is_text in FONTS:
         page = make([b"BT /F1 12 Tf 10 700 Td (zebra) Tj /F2 12 Tf 0 -20 Td (HIHI) Tj ET"])

@@ -465,7 +465,7 @@ def test_a_title_contains_only_characters_that_a_database_stores(read: Rows) -> 
     assert read("eml", b"Subject: =?utf-8?q?a=00b?=\n\nx")[0] == ["title", "a\ufffdb"]
 
 
-def test_nothing_is_silent_in_a_folder(memory: Memory, docs: Path) -> None:
+def test_each_visible_file_of_a_folder_is_ingested_or_reported(memory: Memory, docs: Path) -> None:
     (docs / "a.docx").write_bytes(word(paragraph("zebra")))
     (docs / "b.xlsx").write_bytes(book('<row><c t="str"><v>violin</v></c></row>', ""))
     (docs / "c.eml").write_text("Subject: harbor\n\nlantern")

@@ -19,7 +19,7 @@ from agentkit_memory.process.failpoints import VARIABLE
 from tests.forks import Forks
 
 
-def test_the_chunk_that_answers_comes_first_with_its_place(either: Memory, docs: Path) -> None:
+def test_the_chunk_with_the_answer_is_first_with_its_place(either: Memory, docs: Path) -> None:
     (docs / "guide.md").write_text(
         "# Guide\n\nSome words about nothing in particular.\n\n## Locks\n\nThe writer waits for five seconds.\n"
     )

@@ -42,7 +42,7 @@ def filled(either: Memory) -> Memory:
     return either
 
 
-def found(memory: Memory, **conditions: Any) -> set[str]:
+def recalled_texts(memory: Memory, **conditions: Any) -> set[str]:
     recall = memory.recall("zebra", limit=20, where=RecallFilter(**conditions))
     assert recall.degraded == ()
     return {each.text for each in (*recall, *recall.knowledge)}
@@ -57,17 +57,17 @@ def test_filters_by_kinds_sources_and_times(filled: Memory, indexed: bool) -> No
     if indexed:
         filled.worker().drain()
     said = {"I saw a zebra.", "I rode a zebra once."}
-    assert len(found(filled)) == 7
-    assert found(filled, kinds=["turn"]) == said
-    assert found(filled, kinds=("fact",)) == {"The zebra likes hay."}
-    assert found(filled, kinds={"chunk"}, sources=["zoo/2022", "plain"]) == years(2022) | {
+    assert len(recalled_texts(filled)) == 7
+    assert recalled_texts(filled, kinds=["turn"]) == said
+    assert recalled_texts(filled, kinds=("fact",)) == {"The zebra likes hay."}
+    assert recalled_texts(filled, kinds={"chunk"}, sources=["zoo/2022", "plain"]) == years(2022) | {
         "The zebra of nowhere is plain."
     }
-    assert found(filled, sources=["walk"]) == {"I saw a zebra."}
-    assert found(filled, kinds=[]) == found(filled, sources=[]) == set()
-    assert found(filled, until=1_500_000.0) == {"I saw a zebra."}
-    assert found(filled, since=1_000_000.0, until=datetime.fromtimestamp(2_000_000.5, UTC)) == said
-    assert found(filled, since=datetime(2020, 1, 1), kinds=["fact"]) == {"The zebra likes hay."}
+    assert recalled_texts(filled, sources=["walk"]) == {"I saw a zebra."}
+    assert recalled_texts(filled, kinds=[]) == recalled_texts(filled, sources=[]) == set()
+    assert recalled_texts(filled, until=1_500_000.0) == {"I saw a zebra."}
+    assert recalled_texts(filled, since=1_000_000.0, until=datetime.fromtimestamp(2_000_000.5, UTC)) == said
+    assert recalled_texts(filled, since=datetime(2020, 1, 1), kinds=["fact"]) == {"The zebra likes hay."}
 
 
 @for_cases(
@@ -103,7 +103,7 @@ def test_filters_by_kinds_sources_and_times(filled: Memory, indexed: bool) -> No
 )
 def test_filters_by_metadata(filled: Memory, metadata: Mapping[str, Any], wanted: set[str] | None) -> None:
     rest = {"The zebra of nowhere is plain.", "I saw a zebra.", "I rode a zebra once.", "The zebra likes hay."}
-    assert found(filled, metadata=metadata) == (rest if wanted is None else wanted)
+    assert recalled_texts(filled, metadata=metadata) == (rest if wanted is None else wanted)
 
 
 def test_a_rare_item_is_found_among_many_better_matches(memory: Memory) -> None:
@@ -113,7 +113,7 @@ def test_a_rare_item_is_found_among_many_better_matches(memory: Memory) -> None:
     memory.documents.add(f"The zebra is far down. {rare}", source="rare", metadata={"rare": True})
     memory.worker().drain()
     for conditions in ({"metadata": {"rare": True}}, {"kinds": ["chunk"]}, {"sources": ["rare"]}):
-        assert [text[:22] for text in found(memory, **conditions)] == ["The zebra is far down."]
+        assert [text[:22] for text in recalled_texts(memory, **conditions)] == ["The zebra is far down."]
 
 
 def test_all_rare_items_are_found_with_their_scores(either: Memory) -> None:
@@ -128,7 +128,7 @@ def test_all_rare_items_are_found_with_their_scores(either: Memory) -> None:
     either.worker().drain()
     assert {fact.text for fact in either.facts.search("zebra", limit=20)} == facts
     said = {message.content for message in quiet.conversation}
-    assert found(either, sources=["quiet"]) == said
+    assert recalled_texts(either, sources=["quiet"]) == said
     both = RecallFilter(sources=["quiet"], kinds=["turn"])
     recall = either.recall("zebra", limit=3, where=both)
     assert len(recall) == 3 and {each.text for each in recall} <= said and recall.degraded == ()

@@ -59,7 +59,7 @@ def test_messages_of_one_role_are_found_among_many_of_another_role(memory: Memor
     assert memory.recall("How long is the warranty?", roles=()) == ()
 
 
-def test_turns_of_a_speaker_named_in_the_question_come_first(memory: Memory) -> None:
+def test_turns_of_a_speaker_named_in_the_question_are_first(memory: Memory) -> None:
     talk(memory.session("a"), "Ada: My favourite colour is a dark green.", "Bo: My favourite colour is a pale green.")
     assert recalled(memory, "What is Ada's favourite colour?")[0] == "My favourite colour is a dark green."
     assert recalled(memory, "What is BO's favourite colour?")[0] == "My favourite colour is a pale green."

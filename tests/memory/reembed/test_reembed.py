@@ -67,12 +67,12 @@ def states(memory: Memory) -> set[str]:
     return set(StoreProbe(memory).values("SELECT space FROM vector_state"))
 
 
-def kept(memory: Memory) -> dict[str, int]:
+def stored_vectors(memory: Memory) -> dict[str, int]:
     rows = StoreProbe(memory).rows("SELECT model, count(*) FROM embeddings GROUP BY model")
     return {row[0]: row[1] for row in rows}
 
 
-def whole(memory: Memory, model: str) -> None:
+def check_space(memory: Memory, model: str) -> None:
     """Check that the store uses the model, that its space has each item once, and that no other space remains."""
     memory.recall("x")
     found = memory.admin.verify()
@@ -95,8 +95,8 @@ def test_a_store_searched_by_words_is_searched_by_meaning_after_a_change(filled:
     assert [(each.done, each.total) for each in seen] == [(0, 17), (17, 17)]
     assert filled.model == "words-1"
     assert best(filled, "burrow puma", policy="dense") == "puma"
-    assert kept(filled) == {"words-1": 17}
-    whole(filled, "words-1")
+    assert stored_vectors(filled) == {"words-1": 17}
+    check_space(filled, "words-1")
 
 
 def test_another_model_replaces_the_model_and_all_its_vectors(filled: Memory) -> None:
@@ -108,18 +108,18 @@ def test_another_model_replaces_the_model_and_all_its_vectors(filled: Memory) ->
         ["self-retrieval", "recent recalls"],
     )
     assert best(filled, "burrow puma", policy="dense") == "puma"
-    assert kept(filled) == {"two": 17}
-    whole(filled, "two")
+    assert stored_vectors(filled) == {"two": 17}
+    check_space(filled, "two")
 
 
 def test_a_store_can_return_to_words_alone(filled: Memory) -> None:
     filled.admin.reembed(Words())
     assert filled.admin.reembed(None).flipped
     assert (filled.model, best(filled, "puma")) == ("", "puma")
-    assert kept(filled) == {}
-    whole(filled, "")
+    assert stored_vectors(filled) == {}
+    check_space(filled, "")
     assert filled.admin.reembed(Words()).flipped  # and again to the model, into a dropped space
-    whole(filled, "words-1")
+    check_space(filled, "words-1")
 
 
 def test_a_store_without_an_index_can_change_its_model(either: Memory) -> None:
@@ -135,7 +135,7 @@ def test_a_store_without_an_index_can_change_its_model(either: Memory) -> None:
         time.sleep(0.05)
     either.worker().drain()
     assert "Zeppelin" in either.recall("heron", policy="dense")[0].text
-    whole(either, "words-1")
+    check_space(either, "words-1")
 
 
 def test_a_comparison_longer_than_a_change_queues_nothing_for_the_dropped_space(
@@ -150,7 +150,7 @@ def test_a_comparison_longer_than_a_change_queues_nothing_for_the_dropped_space(
             compare(database, index, SPACE, database.clock(), repairing=True)
     finally:
         index.close()
-    whole(filled, "words-1")
+    check_space(filled, "words-1")
 
 
 def test_the_active_space_is_not_dropped(filled: Memory, database: Database) -> None:
@@ -158,7 +158,7 @@ def test_the_active_space_is_not_dropped(filled: Memory, database: Database) -> 
     with database.read() as connection:
         active = active_space(connection)
     forget_space(database, active)
-    whole(filled, "words-1")
+    check_space(filled, "words-1")
 
 
 def test_a_change_to_the_active_model_has_no_effect(filled: Memory) -> None:
@@ -178,7 +178,7 @@ def test_a_new_store_uses_the_embedder_of_its_opening(home: Path, docs: Path) ->
         session.append(Message("user", "My heron is called Zeppelin."))
         memory.worker().drain()
         assert "Zeppelin" in str(memory.recall("heron Zeppelin"))
-        whole(memory, "words-1")
+        check_space(memory, "words-1")
     asked = len(embedder.asked)
     with Memory(home, embedder=embedder) as memory:
         assert len(embedder.asked) == asked  # the length of its vectors is known
@@ -191,7 +191,7 @@ def test_an_empty_store_accepts_any_embedder(home: Path) -> None:
         memory.recall("x")
     for model in ("one", "two"):
         with Memory(home, embedder=Words(model)) as memory:
-            whole(memory, model)
+            check_space(memory, model)
 
 
 @pytest.mark.parametrize("before", ["", "one"])
@@ -202,7 +202,7 @@ def test_an_embedder_that_differs_from_the_active_model_is_refused(filled: Memor
         Memory(StoreProbe(filled).target, index=tmp_path / "other", embedder=Words("x"))
     with raises(EmbedderError, name="embedder", value="x"):
         Memory(StoreProbe(filled).target, index=tmp_path / "other", embedder=Words("x"))
-    whole(filled, before)
+    check_space(filled, before)
 
 
 def test_a_store_without_its_embedder_is_searched_by_words_and_new_items_wait(home: Path, docs: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_store_without_its_embedder_is_searched_by_words_and_new_items_wait(ho
         assert "BM25 still works" in "".join(problems.values())
     with Memory(home, embedder=Words()) as memory:  # immediately, before its next retry is due
         memory.worker().drain()
-        whole(memory, "words-1")
+        check_space(memory, "words-1")
 
 
 def test_items_written_during_a_build_are_added_to_both_spaces(filled: Memory, docs: Path) -> None:
@@ -236,7 +236,7 @@ def test_items_written_during_a_build_are_added_to_both_spaces(filled: Memory, d
     assert filled.admin.reembed(Words(), on_progress=meanwhile).flipped
     assert best(filled, "newt Xanadu", policy="dense") == "newt"
     assert best(filled, "stripes zebra", policy="dense") == "zebra"
-    whole(filled, "words-1")
+    check_space(filled, "words-1")
 
 
 def test_recalls_of_other_threads_continue_during_changes(filled: Memory) -> None:
@@ -267,7 +267,7 @@ def test_recalls_of_other_threads_continue_during_changes(filled: Memory) -> Non
             thread.join()
     assert wrong == []
     assert len(done) > 10
-    whole(filled, "one")
+    check_space(filled, "one")
 
 
 def test_a_background_worker_follows_the_model(filled: Memory, docs: Path) -> None:
@@ -275,10 +275,10 @@ def test_a_background_worker_follows_the_model(filled: Memory, docs: Path) -> No
         assert filled.admin.reembed(Words("one")).flipped
         assert filled.admin.reembed(Words("two")).flipped
         filled.session("s").append(Message("user", "My heron is called Zeppelin."))
-        until(lambda: kept(filled).get("two") == 18)
+        until(lambda: stored_vectors(filled).get("two") == 18)
         assert worker.problems == {}
-    assert kept(filled)["two"] == 18
-    whole(filled, "two")
+    assert stored_vectors(filled)["two"] == 18
+    check_space(filled, "two")
 
 
 # The gate.
@@ -300,7 +300,7 @@ def test_a_model_that_finds_nothing_is_refused_and_the_old_model_stays_active(fi
         filled.admin.reembed(Words("other"))
     assert filled.admin.abandon_reembed()
     assert not filled.admin.abandon_reembed()
-    whole(filled, "good")
+    check_space(filled, "good")
 
 
 def test_a_built_space_is_kept_and_checked_again(filled: Memory) -> None:
@@ -308,7 +308,7 @@ def test_a_built_space_is_kept_and_checked_again(filled: Memory) -> None:
     again = Words("bad", wrong=constant)
     assert filled.admin.reembed(again, gate=None).flipped
     assert again.calls == []
-    whole(filled, "bad")
+    check_space(filled, "bad")
 
 
 def test_the_gate_requires_the_used_results_of_recent_recalls(filled: Memory, docs: Path) -> None:
@@ -392,7 +392,7 @@ def test_items_that_cannot_be_embedded_prevent_the_activation_of_a_space(hurried
     hurried.close()
     with Memory(target, index=index_of(target, tmp_path), embedder=Words()) as memory:
         memory.worker().drain()  # immediately, before its next retry is due
-        whole(memory, "words-1")
+        check_space(memory, "words-1")
 
 
 @pytest.mark.parametrize(
@@ -456,7 +456,7 @@ def test_an_unavailable_model_changes_nothing(hurried: Memory) -> None:
     assert best(hurried, "puma") == "puma"
     away.here = True
     assert hurried.admin.reembed(away).flipped
-    whole(hurried, "words-1")
+    check_space(hurried, "words-1")
 
 
 # Crashes, and other processes.
@@ -498,10 +498,10 @@ def test_the_next_call_continues_a_change_killed_between_any_two_writes(
             assert memory.admin.verify().ok
             memory.ingest(docs)
             assert memory.admin.reembed(Words(model)).flipped
-            whole(memory, model)
-            assert kept(memory) == {model: 17}
+            check_space(memory, model)
+            assert stored_vectors(memory) == {model: 17}
         before = model
-    assert set(points) - set(killed) <= {"worker.deleted"}  # nothing is removed from an index here
+    assert set(points) - set(killed) <= {"worker.deleted"}  # no point is removed from an index here
 
 
 @pytest.mark.long
@@ -520,7 +520,7 @@ def test_a_second_process_uses_the_old_space_until_it_can_open_the_new_space(
         assert any("uses model 'two'" in each for each in found.degraded)
         owner.admin.reembed(Words("two"))  # removes unused spaces
         assert best(owner, "burrow puma", policy="dense") == "puma"
-        whole(owner, "two")
+        check_space(owner, "two")
 
 
 def test_two_processes_do_not_build_the_same_folder(home: Path, docs: Path) -> None:
@@ -537,7 +537,7 @@ def test_two_processes_do_not_build_the_same_folder(home: Path, docs: Path) -> N
         memory.ingest(docs)
         assert memory.admin.reembed(Words(), on_progress=meanwhile).flipped
         assert said
-        whole(memory, "words-1")
+        check_space(memory, "words-1")
 
 
 class Server(QdrantClient):
@@ -571,7 +571,7 @@ def test_two_processes_can_build_on_a_server_during_recalls(
         assert first.admin.reembed(Words("two"), on_progress=meanwhile).flipped
         for each in (first, second):
             assert best(each, "burrow puma", policy="dense") == "puma"
-            whole(each, "two")
+            check_space(each, "two")
 
 
 def test_a_change_that_is_abandoned_during_its_build_is_not_activated(filled: Memory, database: Database) -> None:
@@ -581,7 +581,7 @@ def test_a_change_that_is_abandoned_during_its_build_is_not_activated(filled: Me
 
     done = filled.admin.reembed(Words(), on_progress=meanwhile)
     assert (done.flipped, done.why) == (False, "it was abandoned meanwhile")
-    whole(filled, "")
+    check_space(filled, "")
 
 
 def test_a_lost_index_is_built_again_without_calls_of_the_model(home: Path, docs: Path) -> None:
@@ -592,7 +592,7 @@ def test_a_lost_index_is_built_again_without_calls_of_the_model(home: Path, docs
     embedder = Words()
     with Memory(home, embedder=embedder) as memory:
         memory.worker().drain()
-        whole(memory, "words-1")
+        check_space(memory, "words-1")
     assert "puma" not in json.dumps(embedder.calls)
 
 
@@ -603,16 +603,16 @@ def test_vectors_are_removed_with_their_texts(home: Path, docs: Path) -> None:
         (docs / "puma.md").unlink()
         (docs / "newt.md").write_text("# The newt\n\nA newt moved to Xanadu.\n")
         memory.ingest(docs)
-        assert kept(memory) == {"words-1": 16}
+        assert stored_vectors(memory) == {"words-1": 16}
         said = memory.session("s")
         said.append(Message("user", "My heron is called Zeppelin."))
         memory.worker().drain()
-        assert kept(memory) == {"words-1": 17}
+        assert stored_vectors(memory) == {"words-1": 17}
         said.redact(1)
         memory.worker().drain()
-        assert kept(memory) == {"words-1": 16}
+        assert stored_vectors(memory) == {"words-1": 16}
         assert memory.erase("local").removed["embeddings"] == 16
-        assert kept(memory) == {}
+        assert stored_vectors(memory) == {}
 
 
 def test_a_text_that_is_erased_during_its_embedding_leaves_no_vector(home: Path, docs: Path) -> None:
@@ -626,9 +626,9 @@ def test_a_text_that_is_erased_during_its_embedding_leaves_no_vector(home: Path,
     with Memory(home, embedder=Words(wrong=erase)) as memory:
         StoreProbe(memory).pause()
         memory.ingest(docs)
-        assert kept(memory) == {"words-1": 1}
+        assert stored_vectors(memory) == {"words-1": 1}
         memory.ingest(docs)
-        whole(memory, "words-1")
+        check_space(memory, "words-1")
 
 
 def test_an_embedder_without_a_model_name_is_refused_before_any_effect(home: Path) -> None:
@@ -673,9 +673,9 @@ def test_a_store_with_an_older_analysis_of_texts_is_indexed_again(home: Path, do
     (folder,) = (home / "index").iterdir()
     folder.rename(folder.with_name(folder.name.replace(SPACE, "bm25-0")))
     with Memory(home, embedder=embedder) as memory:
-        assert best(memory, "puma pond") == "puma", "while there is no index"
+        assert best(memory, "puma pond") == "puma", "without an index"
         memory.worker().drain()
         assert best(memory, "puma pond") == "puma"
         assert not memory.admin.abandon_reembed()  # removes unused spaces
-        whole(memory, model)
-        assert kept(memory) == ({model: 17} if model else {})
+        check_space(memory, model)
+        assert stored_vectors(memory) == ({model: 17} if model else {})

@@ -11,7 +11,7 @@ from tests.paths import CONFORMANCE
 CASES = CONFORMANCE / "chat_templates.jsonl"
 
 
-@pytest.mark.skipif(not CASES.is_file(), reason="the cases are not beside this checkout")
+@pytest.mark.skipif(not CASES.is_file(), reason="the cases are not next to this checkout")
 def test_each_required_case_is_rendered_exactly() -> None:
     results = list(check("chat_templates", [CASES], every=tries(10, 1)))
     assert results

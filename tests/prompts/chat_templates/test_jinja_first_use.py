@@ -57,7 +57,7 @@ def test_all_inspecting_renderings_have_the_limit_of_one_rendering(renderings: l
     assert len(renderings) > 3, "none was rendered"
     assert work_of(renderings) <= CHAT_LIMITS.rounds
     del renderings[:]
-    assert "add 2" in template.render(TALK[:1]), "what was found out before is no work of this rendering"
+    assert "add 2" in template.render(TALK[:1]), "cached properties are no work of this rendering"
 
 
 def test_a_template_with_markers_above_the_limit_has_no_list_of_tokens() -> None:

@@ -178,7 +178,7 @@ def test_adjacent_messages_of_one_role_are_both_written() -> None:
         assert "onetwo" not in text, name
 
 
-def test_a_conversation_may_start_with_the_assistant() -> None:
+def test_a_conversation_can_start_with_the_assistant() -> None:
     messages = [{"role": "assistant", "content": "welcome"}, {"role": "user", "content": "hi"}]
     assert Tags().render(messages) == "<S>be kind</S><A>welcome</A>|<U>hi</U><A>"
     assert template("chatglm").render(messages) == "答：welcome[Round 1]\n\n问：hi\n\n答："
@@ -292,7 +292,7 @@ def test_a_template_with_a_marker_for_results_writes_results() -> None:
     assert Tags(tool="<T>", eotool="</T>").render(messages).endswith("<U>three</U><T>rain</T><A>")
 
 
-def test_messages2prompt_writes_what_lmdeploy_writes() -> None:
+def test_messages2prompt_writes_the_text_of_lmdeploy() -> None:
     parts = [{"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]}]
     assert Tags().messages2prompt(parts) == "<S>be kind</S><U>one</U><A>"  # the first text only
     assert Tags().messages2prompt([{"role": "user", "content": [{"type": "image"}]}]).endswith("<U>[image]</U><A>")
@@ -304,7 +304,7 @@ def test_messages2prompt_writes_what_lmdeploy_writes() -> None:
     assert template("glm4").messages2prompt(TALK[:1], sequence_start=False).startswith("[gMASK]<sop><|user|>")
 
 
-def test_a_subclass_restates_only_what_differs() -> None:
+def test_a_subclass_overrides_only_its_differences() -> None:
     class Shouting(CHAT_TEMPLATES.get("qwen")):  # type: ignore[misc]
         meta_instruction = "SHOUT"
 

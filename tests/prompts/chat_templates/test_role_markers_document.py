@@ -302,7 +302,7 @@ def test_the_prompt_is_equal_to_the_prompt_in_the_document() -> None:
     assert f"{made.get_prompt('你叫什么名字？')}\n" == printed
 
 
-@pytest.mark.skipif(not CASES.is_file(), reason="the conformance cases are not beside this checkout")
+@pytest.mark.skipif(not CASES.is_file(), reason="the conformance cases are not next to this checkout")
 def test_each_required_case_of_lmdeploy_passes() -> None:
     command = [sys.executable, str(ROOT / "tests/conformance/run.py"), "lmdeploy", str(CASES)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

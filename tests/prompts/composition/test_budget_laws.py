@@ -201,7 +201,7 @@ def test_the_prompt_of_higher_priority_grows_first() -> None:
     texts = "one two three four five six seven eight nine ten " * 4
     ctx = PromptContext(user_input="x")
 
-    def kept(first: int, second: int) -> tuple[int, int]:
+    def kept_words(first: int, second: int) -> tuple[int, int]:
         layers = Layers(
             [
                 TextPrompt(texts, size=Size(cut="head", priority=first)),
@@ -211,9 +211,9 @@ def test_the_prompt_of_higher_priority_grows_first() -> None:
         trims = compose(layers, ctx, budget=80).trims
         return tuple(trims[path].remaining if path in trims else 999 for path in ("system[0]", "system[1]"))  # type: ignore[return-value]
 
-    one, other = kept(1, 0)
+    one, other = kept_words(1, 0)
     assert one > other
-    one, other = kept(0, 1)
+    one, other = kept_words(0, 1)
     assert one < other
 
 
@@ -335,7 +335,7 @@ def test_a_size_that_contradicts_itself_is_refused(numbers: dict[str, object], n
 
 
 @pytest.mark.parametrize(("limit", "reserve"), [(0, 0), (-5, 0), (10, 10), (10, -1)])
-def test_a_budget_that_leaves_nothing_is_refused(limit: int, reserve: int) -> None:
+def test_a_budget_without_remaining_tokens_is_refused(limit: int, reserve: int) -> None:
     with pytest.raises(PromptError) as caught:
         Budget(limit, reserve)
     assert caught.value.name == "limit, reserve"

@@ -341,7 +341,7 @@ def test_tools_media_and_the_frame_of_messages_are_counted() -> None:
 
 
 @pytest.mark.parametrize("cut", ["head", "tail", "middle"])
-def test_fences_media_and_atomic_documents_survive_every_cut(cut: Any) -> None:
+def test_fences_media_and_atomic_documents_survive_each_cut(cut: Any) -> None:
     text = "{{ user_input }}{% for d in documents %}{{ d.text }}{% endfor %}"
     layers = Layers(before_input=TextPrompt(text, fence=True, size=Size(cut=cut)), input=[])
     documents = [Document("[" + "whole " * 20 + "]", atomic=True), Document("rest " * 30)]

@@ -55,7 +55,7 @@ def test_an_image_follows_the_tool_messages_of_openai_and_is_inside_the_result_o
     ]
 
 
-def test_no_message_comes_between_the_tool_messages_of_one_step() -> None:
+def test_no_message_is_between_the_tool_messages_of_a_step() -> None:
     openai, _ = payloads([Image(PNG, name="a.png")], [File(PDF, name="b.pdf")], then=[Message("assistant", "I see.")])
 
     assert [message["role"] for message in openai] == ["user", "assistant", "tool", "tool", "user", "assistant"]
@@ -108,13 +108,13 @@ def test_audio_is_sent_if_the_api_accepts_it() -> None:
     [
         pytest.param(Video(b"film", name="film.mp4"), id="video"),
         pytest.param(File(b"\x00\xff\x00", name="data.bin"), id="binary"),
-        pytest.param(Image(b"<svg/>", media_type="image/png", name="liar.png"), id="no image, whatever it says"),
+        pytest.param(Image(b"<svg/>", media_type="image/png", name="liar.png"), id="not an image despite its type"),
         pytest.param(Image(PNG + bytes(4_000_000), name="huge.png"), id="too large"),
         pytest.param(Image(b"RIFF\x00\x00\x00\x00AVI ", name="film.webp"), id="riff that is no webp"),
         pytest.param(Image(Path("/nowhere/at/all.png")), id="missing file"),
         pytest.param(Image(Url("data:image/png;base64,!!!"), name="broken.png"), id="broken data url"),
         pytest.param(Image(Url("ftp://host/image.png")), id="address nobody fetches"),
-        pytest.param(File(Url("https://host/report.pdf")), id="file behind an address"),
+        pytest.param(File(Url("https://host/report.pdf")), id="file at a URL"),
         pytest.param(File(b"\xff\xfe", media_type="text/plain", name="latin.txt"), id="text that is no UTF-8"),
     ],
 )

@@ -13,7 +13,7 @@ from tests.cases import for_cases
 
 
 class Failing(dict[str, Any]):
-    """A mapping whose code fails."""
+    """Mapping with methods that fail."""
 
     def __iter__(self) -> Iterator[str]:
         raise RuntimeError("no keys today")

@@ -136,7 +136,7 @@ def test_every_pickle_protocol(protocol: int) -> None:
         assert pickle.loads(pickle.dumps(item, protocol)) == item
 
 
-def test_a_deep_copy_shares_nothing_that_can_change() -> None:
+def test_a_deep_copy_shares_no_mutable_value() -> None:
     ctx = PromptContext(user_input=UserInput("x", {"files": ["a"]}), extra={"files": ["a"]})
     deep, shallow = copy.deepcopy(ctx), copy.copy(ctx)
     ctx.extra["files"].append("b")
@@ -363,7 +363,7 @@ class Loud(str):
         raise ZeroDivisionError
 
 
-def everywhere(text: str) -> PromptContext:
+def context_with(text: str) -> PromptContext:
     """Return a context with a text in each field."""
     return PromptContext(
         user_input=UserInput([Text(text), Image(text, text, text)]),
@@ -384,9 +384,9 @@ def everywhere(text: str) -> PromptContext:
     )
 
 
-@pytest.mark.parametrize("text", [Word.A, Loud("a")], ids=["an enum", "a class of its own"])
+@pytest.mark.parametrize("text", [Word.A, Loud("a")], ids=["an enum", "a separate class"])
 def test_text_of_a_subclass_is_its_characters(text: str) -> None:
-    ctx, plain = everywhere(text), everywhere("a")
+    ctx, plain = context_with(text), context_with("a")
     assert ctx == plain and hash(ctx) == hash(plain) and repr(ctx) == repr(plain)
     assert CONTEXTS.validate_json(CONTEXTS.dump_json(ctx)) == plain
     layers = Layers(
@@ -416,7 +416,7 @@ def test_no_field_of_a_context_can_be_changed() -> None:
     assert ways[0] == ways[2] == ways[3] == ways[4] != ways[1]
 
 
-def test_frozen_data_refuses_every_change_and_survives_copy_and_pickle() -> None:
+def test_frozen_data_refuses_each_change_and_survives_copy_and_pickle() -> None:
     data: Any = ToolSpec("look", "", {"a": [1, {"b": (2,)}]}).parameters
     for change in (
         lambda: data.update(a=1),

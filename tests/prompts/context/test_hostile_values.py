@@ -206,7 +206,7 @@ def test_an_attribute_that_is_not_a_field_is_a_template_error(name: str) -> None
 
 
 @pytest.mark.parametrize("name", ["items", "keys", "values", "get", "copy", "update"])
-def test_kwargs_may_have_the_names_of_dict_methods(name: str) -> None:
+def test_kwargs_can_have_the_names_of_dict_methods(name: str) -> None:
     ctx = PromptContext(user_input=UserInput("", additional_kwargs={name: "mine"}))
     assert TextPrompt("{{ additional_kwargs['" + name + "'] }}").format_2_str(ctx) == "mine"
     assert AdditionalInfoPrompt("{{ " + name + " }}").format_2_str(ctx) == "mine"
@@ -277,7 +277,7 @@ def test_a_context_of_the_wrong_shape_is_refused(fields: dict[str, Any]) -> None
             PromptContext(**{**fields, "user_input": UserInput("x")})
 
 
-def test_a_context_takes_the_short_forms() -> None:
+def test_a_context_accepts_the_short_forms() -> None:
     ctx = PromptContext(
         user_input={"input": ["look", Image(b"x", name="x.png")], "additional_info": {"root": "/"}},
         elements=["a", {"text": "b", "title": "B"}],

@@ -155,7 +155,7 @@ def test_the_alt_text_contains_the_name_of_the_file() -> None:
     assert "base64" not in Image("data:image/png;base64,YQ==").alt  # type: ignore[arg-type]
 
 
-def test_markers_are_replaced_and_unknown_ones_stay() -> None:
+def test_known_markers_are_replaced_and_unknown_markers_stay() -> None:
     one, other = Image(b"1"), Video(b"2")
     text = f"a {one.marker} b {other.marker} c {one.marker}"
     assert replace_markers(text, {one.id: "ONE"}) == f"a ONE b {other.marker} c ONE"

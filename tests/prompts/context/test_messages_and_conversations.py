@@ -285,7 +285,7 @@ def test_the_error_of_a_message_without_a_role_names_the_field() -> None:
         Message("hi")  # type: ignore[arg-type]
 
 
-def test_calls_without_ids_are_equal_in_every_process_and_unique_in_a_reply() -> None:
+def test_calls_without_ids_are_equal_in_each_process_and_unique_in_a_reply() -> None:
     call = ToolCall(name="look", arguments={"city": "Bern"})
     assert call.id == "39ef7d599" and call == ToolCall(name="look", arguments='{"city": "Bern"}')
     others = [ToolCall(name="look"), ToolCall(name="seek", arguments={"city": "Bern"}), ToolCall("c1", "look")]
@@ -295,7 +295,7 @@ def test_calls_without_ids_are_equal_in_every_process_and_unique_in_a_reply() ->
     assert all(len(each) == 9 and each.isalnum() for each in ids if each != "c1")
     assert Message("assistant", tool_calls=[call, call, *others, call]) == message
     assert MESSAGES.validate_json(MESSAGES.dump_json(message)) == message
-    # An id that the model gave is never replaced.
+    # An id of the model is not replaced.
     given = Message("assistant", tool_calls=[ToolCall("c1", "look"), ToolCall("c1", "look")])
     assert [each.id for each in given.tool_calls] == ["c1", "c1"]
     with pytest.raises(ValidationError):

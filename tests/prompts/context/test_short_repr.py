@@ -48,7 +48,7 @@ class Shown:
         return "s" * self.length
 
 
-def shown(value: Any) -> str:
+def representation(value: Any) -> str:
     return repr(Box(value)).removeprefix("Box(value=").removesuffix(")")
 
 
@@ -67,13 +67,13 @@ def shown(value: Any) -> str:
     ids=["text", "inner text", "bytes", "list", "tuple", "mapping", "levels", "other"],
 )
 def test_a_value_is_complete_up_to_a_limit_and_cut_above_it(whole: Any, longer: Any, cut: str) -> None:
-    assert shown(whole) == repr(whole)
-    assert shown(longer) == cut
+    assert representation(whole) == repr(whole)
+    assert representation(longer) == cut
 
 
 def test_a_mapping_of_any_class_is_shown_in_its_order() -> None:
     mapping: Mapping[str, int] = MappingProxyType({"b": 1, "a": 2})
-    assert shown(mapping) == "{'b': 1, 'a': 2}"
+    assert representation(mapping) == "{'b': 1, 'a': 2}"
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ class BrokenMapping(dict[str, int]):
 @pytest.mark.parametrize("value", [Broken(), BrokenText("a"), BrokenMapping(a=1), 10**5_000], ids=type)
 def test_a_value_without_a_representation_is_shown_by_its_class(value: Any) -> None:
     kind = type(value).__name__
-    assert f"<{kind} instance" in shown(value)
-    assert f"[<{kind} instance" in shown([value])
+    assert f"<{kind} instance" in representation(value)
+    assert f"[<{kind} instance" in representation([value])
     assert f"<{kind} instance" in repr(PromptContext(user_input="x", extra={"value": value}))
     assert f"<{kind} instance" in repr(ToolResult("1", "f", "x", value={"a": [value]}))

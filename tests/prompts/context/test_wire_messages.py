@@ -216,7 +216,7 @@ def test_every_form_is_read_into_the_same_messages() -> None:
     assert [message.text for message in read_messages(anthropic)] == [message.text for message in expected]
 
 
-def test_parts_of_every_form_are_read() -> None:
+def test_parts_of_each_form_are_read() -> None:
     _, user, *_ = read_messages(CHAT)
     text, image, far, audio, known, file = user.parts
     assert text == Text("a", opaque={"openai": {"cache_control": {"type": "ephemeral"}}})
@@ -578,7 +578,7 @@ def test_a_reply_without_items_is_sent_without_items() -> None:
     assert responses_items(Message("assistant", "", opaque={"responses": {"items": []}})) == ()
 
 
-def test_a_message_from_outside_cannot_name_a_file_of_this_machine(tmp_path: Path) -> None:
+def test_an_external_message_cannot_name_a_local_file(tmp_path: Path) -> None:
     secret = tmp_path / "secret.png"
     secret.write_bytes(PNG)
     for message in (
@@ -622,7 +622,7 @@ def test_a_message_from_outside_cannot_name_a_file_of_this_machine(tmp_path: Pat
         "http://wiki.corp/a.png",
     ],
 )
-def test_a_message_from_outside_cannot_name_an_address_that_is_not_public(address: str) -> None:
+def test_an_external_message_cannot_name_a_private_address(address: str) -> None:
     for part in (
         {"type": "image_url", "image_url": {"url": address}},
         {"type": "image", "source": {"type": "url", "url": address}},
@@ -636,7 +636,7 @@ def test_a_message_from_outside_cannot_name_an_address_that_is_not_public(addres
 
 
 @pytest.mark.parametrize("address", ["https://example.org/a.png", "http://8.8.8.8/a.png", "data:image/png;base64,YQ=="])
-def test_a_message_from_outside_may_name_a_public_address_or_hold_data(address: str) -> None:
+def test_an_external_message_can_contain_a_public_url_or_data(address: str) -> None:
     assert read_messages([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": address}}]}])
 
 

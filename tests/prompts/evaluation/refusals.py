@@ -1,4 +1,4 @@
-"""Calls that have to fail, and the error that they raise; markers of a prompt list."""
+"""Errors of calls, warnings, and markers of a prompt list."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def warned(call: Callable[[], object]) -> list[str | None]:
 
 
 def is_marker(item: object) -> bool:
-    """True if an item of a prompt list only marks where a section begins or ends."""
+    """True if an item of a prompt list only marks the begin or the end of a section."""
     return isinstance(item, dict) and "section" in item

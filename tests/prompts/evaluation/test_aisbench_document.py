@@ -50,7 +50,7 @@ def zero_shot(template: Any, kind: Any = PromptTemplate) -> dict[str, Any]:
     }
 
 
-def shown(prompt: Any) -> list[Any]:
+def visible_items(prompt: Any) -> list[Any]:
     """Return the items of a prompt as the document prints them: without section markers and empty texts."""
     return [item for item in prompt if item != "" and not (isinstance(item, dict) and "section" in item)]
 
@@ -99,7 +99,7 @@ def test_a_text_with_columns_hides_the_answer() -> None:
     ids=["one turn", "several turns", "a system text"],
 )
 def test_dialogues_become_the_lists_that_are_printed(template: Any, printed: list[Any]) -> None:
-    assert shown(InContext.from_cfg(zero_shot(template), BOTH).prompt(ROW)) == printed
+    assert visible_items(InContext.from_cfg(zero_shot(template), BOTH).prompt(ROW)) == printed
 
 
 def test_the_last_prompt_of_the_model_is_not_sent() -> None:
@@ -121,7 +121,7 @@ def test_the_requests_of_turns_are_equal_to_the_document(mode: str, after: list[
     asked, found = [] if mode == "last" else [[]], []
     asked += after
     for number, before in enumerate(asked, 1):
-        found.append(shown(next(requests) if number == 1 else requests.send(f"answer{number - 1}")))
+        found.append(visible_items(next(requests) if number == 1 else requests.send(f"answer{number - 1}")))
         turns = [item for pair in zip(row["question"], before, strict=False) for item in pair]
         texts = [*turns, row["question"][len(before)]]
         assert found[-1] == [turn("BOT" if at % 2 else "HUMAN", text) for at, text in enumerate(texts)]
@@ -156,8 +156,8 @@ def test_media_become_parts_in_the_order_of_the_content(prefixes: dict[str, str]
     question = "".join(f"<AIS_{kind}_START>{text}<AIS_CONTENT_TAG>" for kind, text in tagged)
     row = {"anything": "blabla", "question": question, "answer": "a cat"}
     prompt = InContext.from_cfg(zero_shot({"round": [human]}, MMPromptTemplate), BOTH).prompt(row)
-    # Printed under `prompt` and not `prompt_mm`; without `file://`, and with video/mp4 where the template has jpeg.
-    assert shown(prompt) == [
+    # Printed under `prompt` and not `prompt_mm`; without `file://`, and with video/mp4 instead of jpeg in the template.
+    assert visible_items(prompt) == [
         {
             "role": "HUMAN",
             "prompt_mm": [
@@ -173,7 +173,7 @@ def test_media_become_parts_in_the_order_of_the_content(prefixes: dict[str, str]
 def test_the_prompt_shows_examples_as_the_pseudo_code_does() -> None:
     icl = InContext.from_cfg(FEW_SHOT, ONE, train=TRAIN)
     assert icl.prompt(TEST, [0, 1]) == "Solve the following questions.\n2+2=?\n4\n3+3=?\n6\n1+1=?\n"
-    # The pseudo code fills the columns of the row in the examples too; here a value is never filled again.
+    # The pseudo code fills the columns of the row in the examples too; here a value is not expanded again.
     icl = InContext.from_cfg(FEW_SHOT, ONE, train=[{"question": "What is {question}?", "answer": "x"}, TRAIN[0]])
     assert "What is {question}?\nx" in icl.prompt(TEST, [0, 1])
 
@@ -190,7 +190,7 @@ def test_examples_of_a_dialogue_are_turns() -> None:
         },
     }
     (made,) = InContext.from_cfg(cfg, ONE, train=TRAIN).prompts([TEST])
-    assert shown(made.prompt) == [
+    assert visible_items(made.prompt) == [
         SYSTEM,
         *(turn("HUMAN", "2+2=?"), turn("BOT", "4"), turn("HUMAN", "3+3=?"), turn("BOT", "6")),
         *(turn("HUMAN", "1+1=?"), turn("BOT", "")),

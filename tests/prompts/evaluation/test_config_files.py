@@ -1,4 +1,4 @@
-"""Configuration files are read as they are shipped, and nothing in them is run."""
+"""Configuration files of OpenCompass are read without running their code."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_datasets_of_other_files_are_collected(tmp_path: Path) -> None:
     assert [one["abbr"] for one in load_datasets(tmp_path / "configs" / "all.py")] == ["one", "two"]
 
 
-def test_functions_of_the_file_are_read_too(tmp_path: Path) -> None:
+def test_functions_of_the_file_are_evaluated(tmp_path: Path) -> None:
     found = read(
         tmp_path,
         """
@@ -150,7 +150,7 @@ def test_code_opens_only_files_in_the_folder_of_the_configuration(
     assert load_config(Path(tmp_path.name, "main.py"))["hint"] == "Think."
 
 
-def test_nothing_outside_of_the_root_is_imported(tmp_path: Path) -> None:
+def test_no_file_outside_of_the_root_is_imported(tmp_path: Path) -> None:
     inner = tmp_path / "checkout" / "inner"
     inner.mkdir(parents=True)
     (tmp_path / "configs").mkdir()
@@ -186,7 +186,7 @@ def test_configurations_in_a_folder_configs_import_each_other(tmp_path: Path) ->
     assert len(load_datasets(tmp_path / "examples" / "main.py", root=tmp_path)) == 1
 
 
-def test_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_code_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     failures = []
     for source in (
@@ -306,7 +306,7 @@ UNSUPPORTED = [
 """Code after a first line, the line of the statement that fails, and the name in its error."""
 
 
-def test_a_construct_that_no_shipped_configuration_uses_is_named_with_its_line(tmp_path: Path) -> None:
+def test_the_error_of_an_unsupported_construct_has_its_line(tmp_path: Path) -> None:
     failures = []
     for source, line, name in UNSUPPORTED:
         variables = read(tmp_path, f"y = 1\n{source}")
@@ -454,7 +454,7 @@ def test_a_dataset_that_is_listed_many_times_counts_once(tmp_path: Path) -> None
     assert refused(lambda: load_datasets(files(tmp_path, main=copy))).name == "one"
 
 
-def test_a_list_that_grows_past_its_bound_is_an_error_where_it_grows(tmp_path: Path) -> None:
+def test_a_list_above_its_limit_is_an_error_at_its_statement(tmp_path: Path) -> None:
     assert refused(lambda: read(tmp_path, "x = [0] * 900_000\nx.extend([0] * 900_000)")["x"]).line == 2
 
 

@@ -354,7 +354,7 @@ def test_reading_does_not_change_the_configuration() -> None:
     assert cfg == before and rows == TRAIN
 
 
-def test_everything_that_is_wrong_with_a_configuration_is_reported_at_once() -> None:
+def test_the_error_names_each_problem_of_a_configuration() -> None:
     found = places(
         lambda: read(
             reader={"input_columns": ["question"], "output_colum": "answer", "input_template": {"template": 1}},
@@ -436,7 +436,7 @@ def test_the_error_names_missing_columns_before_the_first_request() -> None:
     assert places(lambda: list(icl.prompts([{"answer": "2"}]))) == ("test.topic", "test.question")
 
 
-def test_rows_that_cannot_be_shown_are_named() -> None:
+def test_the_error_names_the_cause_of_examples_that_cannot_be_rendered() -> None:
     text = read(ice_template={"template": "</E>{answer}", "ice_token": "</E>"}, retriever=TWO)
     error = refused(lambda: text.prompt(ROW, [0, 7, -1, True]))
     assert (error.name, error.value) == ("ids", "7, -1, True")

@@ -67,7 +67,7 @@ def test_an_invalid_value_of_an_option_is_an_error(cfg: dict[str, Any], place: s
     assert problems(**cfg) == [place]
 
 
-def test_all_problems_of_an_inferencer_are_named_at_once() -> None:
+def test_the_error_names_all_problems_of_an_inferencer() -> None:
     found = places(lambda: Inferencer(batch_size=0, max_out_len=-1, infer_mode="every"))
     assert found == ("max_out_len", "batch_size", "infer_mode")
 
@@ -80,7 +80,7 @@ def test_a_configuration_of_an_unsupported_inferencer_can_be_built() -> None:
 
 
 class TestChats:
-    """Dialogues as `ChatInferencer` makes them of any template."""
+    """Dialogues of `ChatInferencer` for any template."""
 
     def test_texts_are_one_turn_that_ends_before_the_answer(self) -> None:
         icl = configured(type="ChatInferencer")

@@ -80,7 +80,7 @@ class TestTheDocument:
         assert MetaTemplate(MOSS).parse(quiz(), "gen") == start
         assert MetaTemplate(MOSS).parse(quiz(), "ppl") == f"{start}A氡\nend of conversion"
 
-    def test_the_end_of_a_dataset_comes_before_the_end_of_the_model(self) -> None:
+    def test_the_end_of_a_dataset_precedes_the_end_of_the_model(self) -> None:
         text = MetaTemplate(MOSS).parse(quiz(end="that was the prompt\n"), "ppl")
         assert isinstance(text, str)
         assert text.endswith("<|MOSS|>:A氡\nthat was the prompt\nend of conversion")
@@ -113,7 +113,7 @@ class TestTheDocument:
         assert ApiMetaTemplate().parse(prompt) == "<<q>>\na\nbye"
         assert MetaTemplate().parse(PromptList([human("q", end="\n"), bot("")])) == "q\n"
 
-    def test_markers_may_be_lists_of_texts(self) -> None:
+    def test_markers_can_be_lists_of_texts(self) -> None:
         meta = {"begin": ["<s>", "go\n"], "round": [{"role": "HUMAN", "begin": ["<", "u>"]}], "end": ["</s>"]}
         assert MetaTemplate(meta).parse(PromptList([human("q")]), "ppl") == "<s>go\n<u>q</s>"
         assert ApiMetaTemplate(meta | {"end": None}).parse(PromptList([human("q")])) == [
@@ -180,7 +180,7 @@ class TestRounds:
         assert MetaTemplate(PLAIN).parse(prompts) == ["as it is", "H: 1<eoh>\nB: "]
         assert ApiMetaTemplate(API).parse(prompts) == ["as it is", [{"role": "user", "prompt": "1"}]]
 
-    def test_the_section_end_may_be_opened_the_way_the_original_writes_it(self) -> None:
+    def test_the_section_end_has_an_alternative_marker(self) -> None:
         end = {"section": "end", "pos": "end"}
         assert MetaTemplate(PLAIN).parse(PromptList([end, "bye", end]), "ppl") == "bye"
 
@@ -204,7 +204,7 @@ class TestApis:
         meta = {"round": [{"role": "HUMAN", "begin": "[", "end": "]"}, {"role": "BOT", "generate": True}]}
         assert ApiMetaTemplate(meta).parse(PromptList([human("1"), bot("2")])) == [{"role": "HUMAN", "prompt": "[1]"}]
 
-    def test_a_message_or_text_may_begin_the_conversation(self) -> None:
+    def test_a_message_or_text_can_begin_the_conversation(self) -> None:
         first = {"role": "SYSTEM", "prompt": "welcome"}
         assert ApiMetaTemplate({**API, "begin": first}).parse(PromptList([human("1")])) == [
             first,
@@ -219,14 +219,14 @@ class TestApis:
             {"role": "user", "prompt": "Two examples.\n\nWhich lake is deep?\nA. Como\nB. Aral\nAnswer: "}
         ]
 
-    def test_text_without_a_role_can_be_left_out_with_a_warning(self) -> None:
+    def test_text_without_a_role_can_be_omitted_with_a_warning(self) -> None:
         template = ApiMetaTemplate(API, keep_text=False)
         assert warned(lambda: template.parse(quiz(begin=["Two examples"]))) == ["Two examples"]
         with pytest.warns(InContextWarning):
             messages = template.parse(quiz(begin=["Two examples"]))
         assert messages == [{"role": "user", "prompt": "Which lake is deep?\nA. Como\nB. Aral\nAnswer: "}]
 
-    def test_a_conversation_with_content_is_sent_as_it_is(self) -> None:
+    def test_a_conversation_with_content_is_sent_unchanged(self) -> None:
         messages = [{"role": "user", "content": "hi"}]
         sent = ApiMetaTemplate(API).parse(messages)
         assert sent == messages
@@ -344,7 +344,7 @@ class TestBadInput:
         assert ApiMetaTemplate(API).parse(renamed) == [{"role": "developer", "prompt": "1"}]
 
     @pytest.mark.parametrize("template", [MetaTemplate(), ApiMetaTemplate()])
-    def test_without_a_template_items_must_be_text_too(self, template: MetaTemplate | ApiMetaTemplate) -> None:
+    def test_items_without_a_template_must_be_text(self, template: MetaTemplate | ApiMetaTemplate) -> None:
         prompt = PromptList([human(5), 7, human("x", end=[1], prompt_mm=5)])  # type: ignore[arg-type, list-item]
         assert places(lambda: template.parse(prompt)) == ("[0].prompt", "[1]", "[2].end", "[2].prompt_mm")
 
@@ -362,7 +362,7 @@ class TestBadInput:
     def test_an_api_is_not_sent_an_empty_conversation(self) -> None:
         assert refused(lambda: ApiMetaTemplate(API).parse(PromptList([" "]))).name == "prompt"
 
-    def test_a_section_that_is_never_closed_is_left_out_with_a_warning(self) -> None:
+    def test_an_unclosed_section_is_omitted_with_a_warning(self) -> None:
         prompt = PromptList([{"section": "round", "pos": "begin"}, human("lost")])
         template = MetaTemplate({**PLAIN, "end": "</s>"})
         assert warned(lambda: template.parse(prompt)) == ["round"]

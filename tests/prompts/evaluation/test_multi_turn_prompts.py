@@ -127,7 +127,7 @@ class TestTurns:
             said = without_markers(prompt)
             assert (said[0], said[-1]) == ("About sums.", {"role": "SYSTEM", "prompt": "{question}"})
 
-    def test_the_text_around_an_answer_stays_where_the_answer_is_true(self) -> None:
+    def test_the_text_around_an_answer_is_kept_only_for_true_answers(self) -> None:
         template = {
             "round": ["Turn. ", {"role": "HUMAN", "prompt": "{question}"}, {"role": "BOT", "prompt": "It is {answer}"}]
         }
@@ -142,7 +142,7 @@ class TestTurns:
         sent, given = ask(TEMPLATE, SUMS, "every_with_gt", lambda turn: None if turn in fails else "x")
         assert (len(sent), given) == (3, ["x", None, "x"])
 
-    def test_values_and_answers_are_never_read_as_templates(self) -> None:
+    def test_values_and_answers_are_not_expanded(self) -> None:
         row = {"question": ["{answer}?", "x"], "answer": ["{question}", "y"]}
         sent, _ = ask(TEMPLATE, row, "every", lambda turn: "{question} and {answer}")
         assert without_markers(sent[1]) == dialogue("{answer}?", "{question} and {answer}", "x")

@@ -79,7 +79,7 @@ class TestTheDocument:
         ],
         ids=["url", "base64"],
     )
-    def test_each_piece_becomes_a_part_and_every_column_is_filled(
+    def test_each_piece_becomes_a_part_and_each_column_is_filled(
         self, parts: dict[str, Any], image: str, audio: str, video: str
     ) -> None:
         row = {"anything": "blabla", "question": QUESTION, "answer": "a cat"}
@@ -95,11 +95,11 @@ class TestTheDocument:
         assert chat_messages(ApiMetaTemplate(META).parse(prompt)) == [{"role": "user", "content": content}]
         assert ApiMetaTemplate().parse(prompt) == content
 
-    def test_the_column_content_comes_before_the_column_question(self) -> None:
+    def test_the_column_content_precedes_the_column_question(self) -> None:
         row = {"anything": "x", "content": "<AIS_TEXT_START>from content", "question": "a column like any other"}
         assert parts_of(template(human(BY_URL)).item(row)) == [[{"type": "text", "text": "x\nQuestion: from content"}]]
 
-    def test_an_address_may_be_text(self) -> None:
+    def test_an_address_can_be_text(self) -> None:
         parts = {"image": {"type": "image_url", "image_url": "{image}"}}
         row = {"content": "<AIS_IMAGE_START>a.png<AIS_CONTENT_TAG><AIS_IMAGE_START>b.png<AIS_CONTENT_TAG>"}
         assert parts_of(template(human(parts)).item(row)) == [
@@ -107,7 +107,7 @@ class TestTheDocument:
         ]
 
     @pytest.mark.parametrize("parts", [BY_URL, BY_BASE64], ids=["url", "base64"])
-    def test_an_address_with_two_schemes_is_named(self, parts: dict[str, Any]) -> None:
+    def test_an_address_with_two_schemes_is_a_warning(self, parts: dict[str, Any]) -> None:
         row = {"anything": "x", "content": "<AIS_IMAGE_START>https://x/y.jpg<AIS_CONTENT_TAG>"}
         assert warned(lambda: template(human(parts)).item(row)) == ["prompt_mm"]
 
@@ -125,14 +125,14 @@ class TestFilling:
         scored = template(*items).label_item(row)
         assert {"role": "BOT", "prompt": "(secret)"} in scored
 
-    def test_values_are_never_read_as_templates_and_unknown_columns_stay(self) -> None:
+    def test_values_are_not_expanded_and_unknown_columns_stay(self) -> None:
         row = {"content": "<AIS_TEXT_START>a {question} {answer} {}", "answer": "X"}
         parts = {"text": {"type": "text", "text": "{nothing}: {question}", "nested": [{"a": "{answer}"}, 5]}}
         assert parts_of(template(human(parts)).item(row)) == [
             [{"type": "text", "text": "{nothing}: a {question} {answer} {}", "nested": [{"a": "X"}, 5]}]
         ]
 
-    def test_worked_examples_go_where_the_token_is(self) -> None:
+    def test_worked_examples_replace_the_token(self) -> None:
         parts = {"text": {"type": "text", "text": "{question}"}}
         dialogue = {"begin": ["</E>"], "round": [human(parts), {"role": "BOT", "prompt": "{answer}"}]}
         shown = MMPromptTemplate(dialogue, ice_token="</E>")

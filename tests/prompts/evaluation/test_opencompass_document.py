@@ -56,7 +56,7 @@ def test_the_template_of_a_dataset_within_the_meta_template() -> None:
     assert scores.final(ROW, meta, label="A") == f"{expected}A{end}"
 
 
-def test_labels_may_be_dialogues() -> None:
+def test_labels_can_be_dialogues() -> None:
     labels = {
         target: {
             "begin": [system("college biology"), "</E>"],

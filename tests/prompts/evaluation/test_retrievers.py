@@ -118,7 +118,7 @@ def test_random_rows_are_equal_to_the_legacy_generator_of_numpy() -> None:
     assert retrieve(RandomSelector(2), QUERIES[:3], many) == [(858, 986), (449, 899), (436, 812)]
 
 
-def test_random_rows_are_the_same_each_time_and_never_twice_in_one_prompt() -> None:
+def test_random_rows_are_deterministic_and_unique_in_a_prompt() -> None:
     numpy = pytest.importorskip("numpy")
     numpy.random.seed(7)
     drawn = [tuple(numpy.random.choice(5, 5, replace=False).tolist()) for _ in QUERIES]
@@ -131,7 +131,7 @@ def test_random_rows_are_the_same_each_time_and_never_twice_in_one_prompt() -> N
 def test_a_window_has_the_previous_rows_and_wraps_at_both_ends() -> None:
     assert retrieve(WindowSelector(2), QUERIES, POOL) == [(3, 4), (4, 0), (0, 1), (1, 2)]
     assert retrieve(WindowSelector(5), QUERIES, POOL)[1] == (1, 2, 3, 4, 0)
-    assert retrieve(WindowSelector(2), [""] * 8, POOL)[7] == (0, 1), "past the last row it goes on with the first"
+    assert retrieve(WindowSelector(2), [""] * 8, POOL)[7] == (0, 1), "after the last row it continues with the first"
     assert retrieve(WindowSelector(0), QUERIES, ()) == [()] * 4
 
 
@@ -263,7 +263,7 @@ def test_scores_are_equal_to_rank_bm25_with_the_words_of_nltk() -> None:
 
 def test_a_custom_function_splits_texts_into_words() -> None:
     pool = [Example(text, "", id=str(at)) for at, text in enumerate(("a-b", "b", "c"))]
-    assert retrieve(BM25Selector(1), ["a"], pool) == [(2,)]  # nothing is shared: the last row
+    assert retrieve(BM25Selector(1), ["a"], pool) == [(2,)]  # no common words: the last row
     assert retrieve(BM25Selector(1, tokenize=lambda text: text.split("-")), ["a"], pool) == [(0,)]
     assert refused(lambda: BM25Selector(1, tokenize=5)).name == "tokenize"  # type: ignore[arg-type]
 

@@ -41,7 +41,7 @@ def test_a_column_replaces_its_name_and_other_text_in_braces_stays() -> None:
     assert safe_format(text, {"q": "A", "per cent": "100%"}) == "A {A} {Q} { q } {q!r} {q:>5} {0} {} %s %d 100%"
 
 
-def test_values_are_never_expanded_again_in_whatever_order_the_columns_are() -> None:
+def test_values_are_not_expanded_again_in_any_order_of_columns() -> None:
     row = {"a": "{b}", "b": "{a}", "c": "%s {c}"}
     for names in ("abc", "cba", "bca"):
         assert safe_format("{a}|{b}|{c}", {name: row[name] for name in names}) == "{b}|{a}|%s {c}"
@@ -61,7 +61,7 @@ def test_any_text_can_name_a_column(name: str) -> None:
     assert PromptTemplate(f"<{{{name}}}>").item({name: "v"}) == "<v>"
 
 
-def test_columns_can_be_given_by_name() -> None:
+def test_columns_can_be_passed_by_name() -> None:
     assert safe_format("{a}{b}", {"a": 1, "b": 2}, b=3) == "13"
     assert safe_format("{a}") == "{a}"
 
@@ -91,7 +91,7 @@ def test_a_text_is_filled_as_if_by_one_substitution(pieces: list[str], a: str, b
 # Prompt lists
 
 
-def test_a_prompt_list_fills_texts_and_prompts_and_nothing_else() -> None:
+def test_a_prompt_list_fills_only_texts_and_prompts() -> None:
     items = PromptList(["{x}", {"role": "{x}", "prompt": "{x}", "begin": "{x}"}, {"role": "BOT"}])
     filled = items.format({"x": "1"}, y="2")
     assert type(filled) is PromptList
@@ -108,10 +108,10 @@ def test_a_list_replaces_a_token_and_leaves_no_empty_text() -> None:
     ]
     made = PromptList(["X"]).replace("X", shots)
     made[0]["prompt"] = "changed"  # type: ignore[index]
-    assert shots == [{"role": "HUMAN", "prompt": "i"}], "what was put in is a copy"
+    assert shots == [{"role": "HUMAN", "prompt": "i"}], "the inserted value is a copy"
 
 
-def test_lists_and_texts_are_joined_and_nothing_adds_nothing() -> None:
+def test_lists_and_texts_are_joined_and_empty_values_add_no_item() -> None:
     one, other = PromptList(["a"]), [{"role": "BOT", "prompt": "b"}]
     assert one + other == ["a", *other] and type(one + other) is PromptList
     assert other + one == [*other, "a"] and type(other + one) is PromptList
@@ -178,7 +178,7 @@ def test_a_dialogue_becomes_sections_and_an_example_only_its_rounds() -> None:
     assert items(template.ice_item(ROW)) == [{"role": "HUMAN", "prompt": "1+1=?"}, {"role": "BOT", "prompt": "2"}]
 
 
-def test_a_section_may_be_one_text_or_one_role_item() -> None:
+def test_a_section_can_be_one_text_or_one_role_item() -> None:
     turn = {"role": "HUMAN", "prompt": "{question}"}
     assert items(PromptTemplate({"begin": turn, "round": turn, "end": "{topic}"}).item(ROW)) == [
         {"role": "HUMAN", "prompt": "1+1=?"},
@@ -309,7 +309,7 @@ def test_an_unusable_template_is_refused(arguments: Any, place: str) -> None:
     assert places(lambda: PromptTemplate(**arguments)) == (place,)
 
 
-def test_examples_with_roles_cannot_go_into_text() -> None:
+def test_examples_with_roles_cannot_be_inserted_into_text() -> None:
     shots = PromptTemplate(SHOT).ice_item(ROW)
     error = refused(lambda: PromptTemplate("</E>{question}", ice_token="</E>").item(ROW, ice=shots))
     assert (error.path, error.name) == (None, "</E>")
@@ -348,7 +348,7 @@ def test_messages_are_filled_expanded_and_take_examples() -> None:
     assert (template.places(), RawPromptTemplate([]).places()) == ("items", "")
 
 
-def test_messages_can_be_left_as_they_are() -> None:
+def test_messages_can_stay_unexpanded() -> None:
     messages = [{"role": "user", "content": "{question}"}]
     made = RawPromptTemplate(messages, format_variables=False).item(ROW)
     assert made == messages and made[0] is not messages[0]

@@ -221,7 +221,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("page", HIDDEN)
-def test_hidden_text_is_left_out_and_shown_text_stays(page: str) -> None:
+def test_hidden_text_is_omitted_and_visible_text_stays(page: str) -> None:
     text = page_text(f"<!doctype html>{page}")
     assert "ZZZ" not in text
     assert text.count("seen") == page.count("seen")

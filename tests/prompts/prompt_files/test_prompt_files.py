@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def write(folder: Path, **files: str) -> None:
-    """Write files; `a__zh` is a.zh.prompt.j2, `in_a` stays in_a.prompt.j2."""
+    """Write files; `a__zh` is a.zh.prompt.j2, `in_a` is in_a.prompt.j2."""
     for name, text in files.items():
         (folder / f"{name.replace('__', '.')}.prompt.j2").write_text(text, encoding="utf-8")
 

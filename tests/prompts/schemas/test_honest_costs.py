@@ -227,7 +227,7 @@ class Case(NamedTuple):
     schema: dict[str, Any]
     value: Callable[[], Any]
     path: tuple[Any, ...]
-    """Place of the value that is replaced by a wrong one."""
+    """Place of the value that is replaced by an invalid value."""
 
 
 CASES = {

@@ -198,7 +198,7 @@ def test_names_in_a_params_schema_are_resolved_in_the_scope_of_the_caller() -> N
         assert (caught.value.name, caught.value.value) == ("params_schema", "Missing")
 
 
-def test_a_name_in_a_class_may_be_defined_after_the_template() -> None:
+def test_a_name_in_a_class_can_be_defined_after_the_template() -> None:
     template = Template("{{ size }}", params_schema=Early)
     with pytest.raises(PromptError) as caught:
         template.render({"size": "3"})
@@ -261,7 +261,7 @@ def string(name: str) -> JsonSchema:
     return {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
 
 
-def test_unknown_keywords_may_contain_anything() -> None:
+def test_unknown_keywords_can_contain_any_value() -> None:
     schema = {"properties": {"a": {"x-note": {"properties": 3, "required": 1, "definitions": [2]}}}}
     tree = WrapPrompt(wrapped_prompts=[info(schema, name="one"), info(schema, name="two")])
     assert tree.additional_kwargs_schema is not None

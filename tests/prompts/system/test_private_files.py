@@ -13,7 +13,7 @@ from agentkit.memory import Memory
 from agentkit.prompts import Message
 from agentkit_prompts.system.private_files import private_file
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="rights of files are those of POSIX")
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="the permissions of files are POSIX's")
 
 
 @pytest.fixture(params=[0o000, 0o002, 0o022, 0o077, 0o777], ids=oct)
@@ -74,7 +74,7 @@ def test_a_folder_of_the_user_keeps_its_permissions(tmp_path: Path) -> None:
     assert [*rights(home)] == [str(home)]
 
 
-def test_a_link_in_an_index_folder_changes_nothing_elsewhere(tmp_path: Path) -> None:
+def test_a_link_in_an_index_folder_does_not_change_its_target(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.write_text("x")
     outside.chmod(0o644)

@@ -133,7 +133,7 @@ def test_a_namespace_has_the_roots_of_all_assigned_values() -> None:
     assert roots(keep + "{% set other = [ns] %}{{ other[0].v }}") == ("a",)
 
 
-def test_counters_of_a_loop_read_nothing_but_its_items_do() -> None:
+def test_counters_of_a_loop_have_no_roots_but_its_items_have() -> None:
     assert sites("{% for d in a %}{{ loop.index }}{% endfor %}") == [("", ())]
     assert roots("{% for d in a %}{{ loop.previtem }}{% endfor %}") == ("a",)
 

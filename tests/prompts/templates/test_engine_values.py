@@ -194,15 +194,15 @@ def test_a_value_has_one_text(value: object, text: str | None) -> None:
         ({1, 2}, r"\|sort"),
         (frozenset("ab"), r"\|sort"),
         ([{1}], r"\|sort"),
-        (object(), "no text of its own"),
-        (Anonymous(), "no text of its own"),
-        ([Anonymous()], "no text of its own"),
-        (Anonymous, "no text of its own"),
-        (len, "no text of its own"),
-        (lambda: 0, "no text of its own"),
-        (os, "no text of its own"),
-        ((i for i in "a"), "no text of its own"),
-        ({}.keys(), "no text of its own"),
+        (object(), "no defined text"),
+        (Anonymous(), "no defined text"),
+        ([Anonymous()], "no defined text"),
+        (Anonymous, "no defined text"),
+        (len, "no defined text"),
+        (lambda: 0, "no defined text"),
+        (os, "no defined text"),
+        ((i for i in "a"), "no defined text"),
+        ({}.keys(), "no defined text"),
         (Raising(), "__str__ of Raising failed with ValueError"),
         ({(1, 2): 3}, "keys are text or numbers"),
         (10**5000, "too many digits"),
@@ -280,7 +280,7 @@ def test_comparing_cyclic_and_deep_data_is_a_template_error() -> None:
         "{{ v|default('x', true) }}",
     ],
 )
-def test_an_object_that_raises_makes_a_template_error(source: str) -> None:
+def test_an_object_that_raises_is_a_template_error(source: str) -> None:
     error = error_of(Raising(), source)
     assert error.line == 1
     assert error.__cause__ is not None

@@ -62,7 +62,7 @@ def test_text_in_any_layer_and_in_a_wrapper_is_literal(text: str, place: str) ->
 def test_text_that_looks_like_a_template_is_a_warning(text: str) -> None:
     with pytest.warns(LiteralTextWarning) as caught:
         layers = Layers(text)
-    assert [warning.filename for warning in caught] == [__file__], "the line of whoever made the layers"
+    assert [warning.filename for warning in caught] == [__file__], "the line of the code that makes the layers"
     assert compose(layers, PromptContext(user_input="x")).system.text == text
     with pytest.warns(LiteralTextWarning):
         WrapPrompt(wrapped_prompts=[text])

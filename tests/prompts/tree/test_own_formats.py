@@ -252,7 +252,7 @@ def test_a_render_that_returns_no_rendering_is_a_typed_error_with_its_place(retu
         assert (caught.value.name, caught.value.value) == ("Wrong.render", type(returned).__name__)
 
 
-def test_a_format_may_be_a_static_or_a_class_method() -> None:
+def test_a_format_can_be_a_static_or_a_class_method() -> None:
     class Fixed(BasePrompt):
         @staticmethod
         def format_2_str(ctx: PromptContext) -> str:
@@ -343,7 +343,7 @@ def test_media_of_a_custom_class_take_linear_time() -> None:
         return time.process_time() - start
 
     small, large = seconds(1_000), seconds(8_000)
-    assert large < max(small, 0.01) * 40  # eight times as much; quadratic would be sixty-four times
+    assert large < max(small, 0.01) * 40  # 8 times the media; quadratic time would be 64 times
 
 
 def test_a_class_without_a_format_is_refused_with_a_suggestion() -> None:

@@ -95,7 +95,7 @@ def test_each_prompt_renders_its_text_and_media(prompt: BasePrompt, text: str) -
     assert ("<|media:" in marked) == bool(table)
 
 
-def test_multimodal_text_comes_with_its_payloads(tmp_path: Path) -> None:
+def test_multimodal_text_has_its_payloads(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
     path.write_bytes(b"png")
     url = File("https://example.org/b.pdf")  # type: ignore[arg-type]
@@ -114,7 +114,7 @@ def test_a_wrapper_keeps_media() -> None:
     assert table == {"image": {CAT.id: b"cat"}}
 
 
-def test_wrapped_text_is_data_and_is_never_compiled() -> None:
+def test_wrapped_text_is_data_and_is_not_compiled() -> None:
     ctx = PromptContext(user_input="{{ 1 + 1 }}{% for x in y %}{# c #}")
     wrap = WrapPrompt([UserInputPrompt()], "{{ wrapped_str }} {{ wrapped_str | length }}")
     assert wrap.format_2_str(ctx) == "{{ 1 + 1 }}{% for x in y %}{# c #} 34"

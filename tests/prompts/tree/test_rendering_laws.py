@@ -44,7 +44,7 @@ def spans_tile_the_text(rendered: Rendered) -> None:
 
 @law
 @given(some.prompts(), some.contexts(with_media=False))
-def test_text_alone_never_becomes_media(tree: BasePrompt, ctx: PromptContext) -> None:
+def test_text_does_not_become_media(tree: BasePrompt, ctx: PromptContext) -> None:
     text, table = tree.format_2_multimodal(ctx)
     assert table == {}
     assert "<|media:" not in text

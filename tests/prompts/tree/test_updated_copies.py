@@ -34,7 +34,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarn
 ASK = PromptContext(user_input="hi", session_key="key", documents=["d"])
 
 
-def shown(given: BasePrompt | Layers, ctx: PromptContext) -> object:
+def output_of(given: BasePrompt | Layers, ctx: PromptContext) -> object:
     """Return the output of a prompt or of layers, or their error."""
     layers = given if isinstance(given, Layers) else Layers(given, conversation=False)
     try:
@@ -72,7 +72,7 @@ def test_an_update_of_a_used_prompt_replaces_its_template_and_prompts() -> None:
         ({"name": 3}, "name"),
     ],
 )
-def test_an_update_that_makes_a_prompt_invalid_is_refused_like_a_new_one(update: dict[str, Any], at_fault: str) -> None:
+def test_an_update_to_an_invalid_prompt_is_refused_as_at_construction(update: dict[str, Any], at_fault: str) -> None:
     prompt = MemoPrompt()
     with pytest.raises(PromptError) as caught:
         prompt.model_copy(update=update)
@@ -117,7 +117,7 @@ COPIES: list[Callable[[Any], Any]] = [
 
 
 def same_as_new(given: Any, fields: dict[str, st.SearchStrategy[Any]], ctx: PromptContext, data: st.DataObject) -> None:
-    before = shown(given, ctx)
+    before = output_of(given, ctx)
     for field in type(given).model_fields:
         other = data.draw(fields[field], label=field)
         try:
@@ -127,16 +127,16 @@ def same_as_new(given: Any, fields: dict[str, st.SearchStrategy[Any]], ctx: Prom
                 given.model_copy(update={field: other})
             continue
         updated = given.model_copy(update={field: other})
-        assert shown(updated, ctx) == shown(new, ctx), field
-        assert shown(copy.copy(updated), ctx) == shown(new, ctx), field
+        assert output_of(updated, ctx) == output_of(new, ctx), field
+        assert output_of(copy.copy(updated), ctx) == output_of(new, ctx), field
     for copied in (make(given) for make in COPIES):
-        assert shown(copied, ctx) == before
-    assert shown(given, ctx) == before, "updated copies leave it as it is"
+        assert output_of(copied, ctx) == before
+    assert output_of(given, ctx) == before, "updated copies leave it as it is"
 
 
 @law
 @given(some.prompts(max_leaves=4), some.contexts(), st.data())
-def test_every_updated_field_of_every_prompt_renders_as_in_a_new_one(
+def test_each_updated_field_of_each_prompt_renders_as_in_a_new_prompt(
     prompt: BasePrompt, ctx: PromptContext, data: st.DataObject
 ) -> None:
     same_as_new(prompt, FIELDS, ctx, data)
@@ -144,7 +144,7 @@ def test_every_updated_field_of_every_prompt_renders_as_in_a_new_one(
 
 @law
 @given(some.layers(), some.contexts(), st.data())
-def test_every_updated_field_of_layers_composes_as_in_new_ones(
+def test_each_updated_field_of_layers_composes_as_in_new_layers(
     layers: Layers, ctx: PromptContext, data: st.DataObject
 ) -> None:
     same_as_new(layers, LAYER_FIELDS, ctx, data)
