@@ -3,7 +3,8 @@
 usage: docs/language.py [PATH ...]
 
 Each row of `PATTERNS` is a habit that makes a reader stop, and the better form. Headings, code, and quoted text are not
-checked. `docs/language_allowed.txt` lists exceptions, at most 2 % of the texts: a path, a tab, and a part of the text.
+checked. In tests, names of functions are checked, and no string constants, which are data.
+`docs/language_allowed.txt` lists exceptions, at most 2 % of the texts: a path, a tab, and a part of the text.
 Prints each match as `path:line: pattern: text` and exits with 1 if there are any, or if an exception matches no text.
 """
 
@@ -20,7 +21,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("agentkit", "prompts/agentkit_prompts", "tools/agentkit_tools", "memory/agentkit_memory")
-FOLDERS = (*PACKAGES, "docs", "examples", "benchmarks", "scripts", ".ci", ".github")
+TESTS = "tests"
+FOLDERS = (*PACKAGES, TESTS, "docs", "examples", "benchmarks", "scripts", ".ci", ".github")
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "SECURITY.md", "SUPPORT.md")
 ALLOWED = ROOT / "docs/language_allowed.txt"
 ALLOWED_SHARE = 0.02
@@ -96,6 +98,7 @@ def python_texts(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the docstrings, field texts, comments and messages of a module, with their lines."""
     source = path.read_text("utf-8")
     tree = ast.parse(source)
+    is_test = path.is_relative_to(ROOT / TESTS)
     documented = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
@@ -104,6 +107,10 @@ def python_texts(path: Path) -> Iterator[tuple[int, str]]:
                 # A later paragraph may open with a question word after a colon; only the first opens the text.
                 yield node.lineno, (paragraph if number == 0 else "… " + paragraph).strip()
     for node in ast.walk(tree):
+        if is_test:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                yield node.lineno, node.name.replace("_", " ")
+            continue
         if isinstance(node, ast.JoinedStr):
             documented.update(id(part) for part in node.values)
             message = "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)

@@ -51,6 +51,20 @@ def test_a_habit_in_a_page_is_reported(tmp_path: Path, sentence: str) -> None:
     assert result.stdout.startswith("docs/page.md:3: ")
 
 
+def test_names_and_texts_of_tests_are_checked_and_no_string_constants(tmp_path: Path) -> None:
+    lines = (
+        "# The run goes on.",
+        "def test_what_is_wrong_is_named():",
+        "    'True if it is away.'",
+        "    f('what is wrong here')",
+    )
+    result = check(tmp_path, "tests/test_example.py", "\n".join(lines))
+    assert [line.split(": ")[0] for line in result.stdout.splitlines()] == [
+        "tests/test_example.py:2",
+        "tests/test_example.py:1",
+    ]
+
+
 def test_a_local_name_without_a_role_is_reported(tmp_path: Path) -> None:
     result = check(tmp_path, "agentkit/example.py", "found = 1\nmatch = 2\n")
     assert result.stdout.splitlines() == ["agentkit/example.py:1: local name 'found': name the type or the role"]
