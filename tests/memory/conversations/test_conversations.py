@@ -210,7 +210,7 @@ def test_append_now_returns_false_instead_of_a_wait_for_another_thread(memory: M
     assert session.append_now(HI) and len(session.conversation) == 2
 
 
-def test_append_now_leaves_permanent_errors_to_append(memory: Memory) -> None:
+def test_append_now_returns_false_for_a_conflict_and_refuses_an_invalid_key(memory: Memory) -> None:
     session, other = memory.session("s"), memory.session("s")
     other.append(HELLO, key="k")
     assert not session.append_now(HI) and not session.append_now(HELLO, key="k")

@@ -374,7 +374,7 @@ def test_a_repeated_erasure_includes_later_writes(home: Path) -> None:
             assert owner.facts.list() == ()
 
 
-def test_points_in_an_unused_index_prevent_the_proof(home: Path) -> None:
+def test_points_in_a_replaced_index_of_another_process_prevent_the_proof(home: Path) -> None:
     with Memory(home, scope=ADA) as reader, Memory(home) as other:
         reader.facts.add(f"{MARKER} likes tea.")
         reader.worker().drain()

@@ -188,7 +188,7 @@ def test_long_code_is_cut_at_its_blank_lines() -> None:
         assert chunk.text.startswith("def f")
 
 
-def test_a_page_starts_new_positions_and_separate_sections_are_not_neighbours() -> None:
+def test_a_page_restarts_the_offsets_and_separate_sections_are_not_neighbours() -> None:
     parts = [SectionStart('{"page": 1}', "T"), Block("one\n"), SectionStart('{"page": 2}', "T"), Block("two\n")]
     assert [(c.position, c.start, c.title, c.meta) for c in chunk_blocks(parts)] == [
         (0, 0, "T", '{"page": 1}'),

@@ -330,7 +330,7 @@ def test_a_panic_of_submitted_work_ends_no_thread() -> None:
     working.stop(LONG)
 
 
-def test_a_recall_in_an_empty_store_calls_no_model(home: Path, stalling: Stalling) -> None:
+def test_a_recall_in_an_empty_scope_calls_no_model(home: Path, stalling: Stalling) -> None:
     with Memory(home, embedder=stalling) as memory:
         memory.within(Scope("other")).facts.add("A heron is a bird.")
         memory.worker().drain()

@@ -93,7 +93,7 @@ def test_a_reader_of_empty_scopes_finds_nothing(either: Memory, database: Databa
             readable_ids(connection, None)  # type: ignore[arg-type]
 
 
-def test_the_number_of_a_scope_is_unique_after_a_collision(either: Memory) -> None:
+def test_a_scope_gets_a_new_number_if_another_scope_has_its_number(either: Memory) -> None:
     a, z = StoreProbe(either.within("a")), StoreProbe(either.within("z"))
     number = a.scope_number
     a.execute("DELETE FROM scopes")

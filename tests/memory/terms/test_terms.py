@@ -162,7 +162,7 @@ def test_vowel_signs_do_not_break_words() -> None:
     assert len(split_words("हिन्दी भाषा")) == 2
 
 
-def test_a_question_of_stop_words_has_the_terms_of_texts() -> None:
+def test_the_terms_of_a_question_of_stop_words_are_in_texts_but_not_in_vectors() -> None:
     question, text = query_vector("who are you"), "You know who I am"
     assert query_vector("").indices == []
     assert not {*question.indices} & {*document_vector(text).indices}

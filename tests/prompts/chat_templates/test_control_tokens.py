@@ -393,7 +393,7 @@ def test_tokens_are_found_in_a_template_that_writes_only_ascii() -> None:
     assert text == '<|m|>"x"<|m|>"<\\u200b|m|>"'
 
 
-def test_a_template_with_untraceable_text_is_refused() -> None:
+def test_a_template_that_writes_a_token_for_some_texts_is_refused() -> None:
     sly = Small(
         "{% for m in messages %}{{ m.content }}{{ '<|m|>' if '<' in m.content or '|' in m.content }}{% endfor %}",
         ["<|m|>"],

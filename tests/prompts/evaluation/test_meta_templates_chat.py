@@ -61,7 +61,7 @@ class TestConversations:
             "<s><SYSTEM>: be brief<eosys>\n<HUMAN>: 1<eoh>\n<BOT>: 2<eob>\n<T>t<HUMAN>: 3<eoh>\n<BOT>: "
         )
 
-    def test_a_whole_conversation_ends_as_the_template_ends(self) -> None:
+    def test_a_complete_conversation_ends_with_the_end_of_the_template(self) -> None:
         conversation = talk(("user", "1"), ("assistant", "2"))
         text = "<s><HUMAN>: 1<eoh>\n<BOT>: 2<eob>\n</s>"
         assert MetaTemplate(META).render(conversation, add_generation_prompt=False) == text

@@ -89,7 +89,7 @@ class TestTheDocument:
         assert MetaTemplate(meta).parse(request) == "H:1+1=?\nB:2H:2+2=?\nB:4H:3+3=?\nB:"
         assert ApiMetaTemplate(meta).parse(request)[-1] == {"role": "HUMAN", "prompt": "H:3+3=?\n"}
 
-    def test_the_whole_dialogue_has_the_true_answers(self) -> None:
+    def test_the_complete_dialogue_has_the_true_answers(self) -> None:
         template = MultiTurnPromptTemplate(TEMPLATE)
         assert without_markers(template.item(SUMS)) == dialogue("1+1=?", "2", "2+2=?", "4", "3+3=?", "6")
         assert template.label_item(SUMS) == template.item(SUMS)

@@ -47,7 +47,7 @@ def test_values_are_not_expanded_again_in_any_order_of_columns() -> None:
         assert safe_format("{a}|{b}|{c}", {name: row[name] for name in names}) == "{b}|{a}|%s {c}"
 
 
-def test_values_are_shown_as_str_shows_them() -> None:
+def test_values_are_converted_by_str() -> None:
     row = {"n": None, "t": True, "f": 3.50, "l": [1, {"k": "v"}], "p": (1, 2), "b": b"x"}
     assert safe_format("{n} {t} {f} {l} {p} {b}", row) == "None True 3.5 [1, {'k': 'v'}] (1, 2) b'x'"
     assert safe_format("{p}", {"p": (1, 2)}) == "(1, 2)"

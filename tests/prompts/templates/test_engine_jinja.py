@@ -143,7 +143,7 @@ def test_the_text_is_equal_to_the_text_of_jinja(source: str) -> None:
     assert Template(source).run(VALUES).text == expected
 
 
-def test_line_ends_are_removed_and_normalised_as_in_jinja() -> None:
+def test_a_trailing_line_break_is_removed_and_line_ends_are_normalised_as_in_jinja() -> None:
     for source in ("a\n", "a\r\nb\r\n", "a\n\n", "{{ a }}\n", "{{ a }}\r\nx\r", "{{ a }}\n\n"):
         template = Template(source)
         assert template.run(VALUES).text == jinja2.Template(source).render(VALUES)

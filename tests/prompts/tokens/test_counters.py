@@ -148,7 +148,7 @@ def test_a_text_is_tokenized_once_until_the_cache_is_full() -> None:
     assert [counter.count_prompt("ab"), counter.count_prompt("ab"), encoding.asked] == [2, 2, 8]
 
 
-def test_a_composition_is_fitted_by_it(counter: TokenCounter) -> None:
+def test_a_counter_fits_a_composition_to_its_budget(counter: TokenCounter) -> None:
     ctx = PromptContext(user_input="ab" * 10)
     composition = compose(Layers("ab " * 5), ctx, counter=counter, budget=100)
     assert composition.tokens <= 100
