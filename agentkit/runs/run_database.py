@@ -6,7 +6,6 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -291,14 +290,23 @@ class RunDatabase:
         until = time.monotonic() + _RECONNECT_SECONDS
         last: tuple[T] | None = None
         while True:
+            # The connection was lost during the commit, so that the transaction can have been committed.
+            lost = last
             try:
                 with self._lock, self.engine.begin() as connection:
-                    # The connection was lost during the commit, so that the transaction can have been committed.
-                    if last is not None and is_stored is not None and is_stored(connection, last[0]):
-                        return last[0]
+                    if lost is not None and is_stored is not None and is_stored(connection, lost[0]):
+                        return lost[0]
                     last = None
                     last = (work(connection),)
                 return last[0]
+            except IntegrityError:
+                if lost is None or is_stored is None:
+                    raise
+                # The lost transaction was still in its commit when `is_stored` looked for its rows.
+                with self._lock, self.engine.begin() as connection:
+                    if not is_stored(connection, lost[0]):
+                        raise
+                return lost[0]
             except DBAPIError as error:
                 if not _is_lost(error) or time.monotonic() > until:
                     raise
@@ -371,9 +379,8 @@ class RunDatabase:
         names = [*_metadata.tables]
         if self.is_sqlite:
             names += DBOS_TABLES
-        objects = acting_objects(
-            partial(_rows_of, connection), names, is_sqlite=self.is_sqlite, with_expressions=DBOS_TABLES
-        )
+        rows_of = lambda statement: [*connection.exec_driver_sql(statement)]  # noqa: E731
+        objects = acting_objects(rows_of, names, is_sqlite=self.is_sqlite, with_expressions=DBOS_TABLES)
         if objects:
             raise RunStoreError(
                 f"{self.name}: {', '.join(map(str, objects)):.600} would act on reads or writes, and agentkit creates "
@@ -383,10 +390,6 @@ class RunDatabase:
                 name=objects[0].name,
                 value=objects[0].table,
             )
-
-
-def _rows_of(connection: sa.Connection, statement: str) -> list[Any]:
-    return [*connection.exec_driver_sql(statement)]
 
 
 def database_error(error: BaseException, name: str, path: str, again: str = "then try again") -> DatabaseUnavailable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -11,12 +12,23 @@ from sqlalchemy.dialects import postgresql, sqlite
 from agentkit.models.model import Usage
 from agentkit.runs.run_database import RunDatabase, usage_table
 
+_PAUSE = 0.05
+"""Seconds between two queries of the status of a transaction."""
+
 
 class DayUsage(NamedTuple):
     """Usage of the runs of a tenant on one day."""
 
     runs: int
     usage: Usage
+
+
+def _is_committed(connection: sa.Connection, transaction: int) -> bool:
+    """True if a transaction of PostgreSQL was committed; waits for the end of a commit."""
+    status = sa.select(sa.func.txid_status(transaction))
+    while connection.scalar(status) == "in progress":
+        time.sleep(_PAUSE)
+    return connection.scalar(status) == "committed"
 
 
 class UsageCounts:
@@ -42,7 +54,12 @@ class UsageCounts:
         statement = dialect.insert(usage_table).values(tenant=tenant, day=day, **counts)
         sums = {name: usage_table.c[name] + statement.excluded[name] for name in counts}
         statement = statement.on_conflict_do_update(index_elements=["tenant", "day"], set_=sums)
-        self._database.work(lambda connection: connection.execute(statement))
+        if self._database.is_sqlite:
+            # A transaction of a file was not committed if its commit fails.
+            self._database.work(lambda connection: connection.execute(statement))
+        else:
+            counted = statement.returning(sa.func.txid_current())
+            self._database.work(lambda connection: connection.execute(counted).scalar_one(), _is_committed)
 
     def of(self, tenant: str, *, since: str = "") -> Mapping[str, DayUsage]:
         """Return the usage of a tenant by day, from the day `since`."""

@@ -78,10 +78,11 @@ class WorkerRows:
         ended = sa.update(_workers).where(_workers.c.id == id, _workers.c.state == "alive")
         if beat is not None:
             ended = ended.where(_workers.c.beat == beat)
-        query = sa.select(_workers.c.state).where(_workers.c.id == id)
+        # The lock waits for a lost transaction that is still in its commit.
+        locked = sa.update(_workers).where(_workers.c.id == id).values(state=_workers.c.state)
         return self._database.work(
             lambda connection: connection.execute(ended.values(state=state)).rowcount > 0,
-            lambda connection, _: connection.scalar(query) == state,
+            lambda connection, _: connection.scalar(locked.returning(_workers.c.state)) == state,
         )
 
     def forget(self, seconds: float) -> None:
