@@ -152,6 +152,7 @@ class CompactionPart(_Part):
 
     kind: Literal["trim", "summarise"]
     model: _Text | None = Field(default=None, description="Model of the summary; the agent's model by default.")
+    price: PricePart | None = Field(default=None, description="Price of `model`.")
     tokens: int | None = Field(default=None, ge=1)
     keep: int | None = Field(default=None, ge=0)
 

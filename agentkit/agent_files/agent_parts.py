@@ -38,6 +38,8 @@ def recall_options_of(part: RecallPart) -> RecallOptions:
 
 def compaction_of(part: CompactionPart, model: Model) -> Compaction:
     """Return the compaction. Its summaries are written by the model of the part, or else by `model`."""
+    if part.price is not None and part.model is None:
+        raise AgentDefinitionError("price is the price of `model`: name the model", name="price")
     if part.kind == "trim":
         if part.model is not None:
             raise AgentDefinitionError(
@@ -46,7 +48,7 @@ def compaction_of(part: CompactionPart, model: Model) -> Compaction:
         return Trim(tokens=part.tokens, keep=part.keep)
     writer = model
     if part.model is not None:
-        writer = model_names.model(part.model)
+        writer = model_names.model(part.model, price=price_of(part.price))
         # The other model must not receive personal data either.
         if isinstance(model, RedactingModel):
             writer = model.with_model(writer)

@@ -27,8 +27,10 @@ def check_limit(money: float, models: Iterator[Model]) -> None:
 def models_of(
     agent: Agent[Any, Any], scores: Mapping[str, ScoreFunction], user: SimulatedUser | None, options: Mapping[str, Any]
 ) -> Iterator[Model]:
-    """Yield the models of an evaluation: of its runs, its judges and its simulated user."""
+    """Yield the models of an evaluation: of its runs and their summaries, its judges and its simulated user."""
     yield resolved_model(options.get("model", agent.chain.model))
+    if agent.definition.summary_model is not None:
+        yield agent.definition.summary_model
     for score in scores.values():
         if isinstance(score, Judge):
             yield score.agent.chain.model

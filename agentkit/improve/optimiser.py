@@ -70,9 +70,8 @@ async def optimise(
     files = SourceFiles(agent, chosen)
     reflection = Reflection(model if model is not None else original.chain.model)
     if limits.money is not None:
-        check_prices(
-            ImproveError, f"budget.money={limits.money:g}", (original.chain.model, reflection.agent.chain.model)
-        )
+        models = (original.chain.model, original.definition.summary_model, reflection.agent.chain.model)
+        check_prices(ImproveError, f"budget.money={limits.money:g}", filter(None, models))
     calls = _LoopCalls()
     search = PromptSearch(original, chosen, train, scores, reflection, limits, calls, options)
     try:

@@ -55,9 +55,10 @@ class Price:
 def price_problem(model: Model) -> str:
     """Return the text of the problem that the price of a model is unknown, with a remedy."""
     return (
-        f"the price of the model {model.name!r} is unknown: pass the price in US dollars per million tokens, such as "
-        f"{type(model).__name__}(..., price=Price(input=0.25, output=2.0, cached=0.025)), or in an agent file "
-        "`price: {input: 0.25, output: 2.0, cached: 0.025}` of the model; a custom class needs an attribute `price`"
+        f"the price of the model {model.name!r} is unknown: pass the price in US dollars per million tokens to the "
+        "model, such as price=Price(input=0.25, output=2.0, cached=0.025), or write it next to the name of the model "
+        "in an agent file, such as `price: {input: 0.25, output: 2.0, cached: 0.025}`; a custom class needs an "
+        "attribute `price`"
     )
 
 

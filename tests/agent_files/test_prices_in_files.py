@@ -57,6 +57,20 @@ def test_invalid_prices_are_all_reported_with_their_keys(tmp_path: Path) -> None
     assert not wrong
 
 
+def test_the_model_of_summaries_has_its_price(tmp_path: Path) -> None:
+    model = f"{{name: '{LOCAL}', price: {{input: 1, output: 2}}}}"
+    for redact in ("", ", redact: all"):
+        more = f"compaction: {{kind: summarise, tokens: 100, model: '{LOCAL}2', price: {{input: 3, output: 4}}}}"
+        agent = load_agent(written(tmp_path, model.replace("}}", f"}}{redact}}}"), more)).agent
+        assert getattr(agent.definition.summary_model, "price", None) == Price(3, 4)
+    for kind, price in (("summarise", "{input: 3, output: 4}"), ("trim", "{input: 3, output: 4}"), ("trim", "3")):
+        with raises(AgentFileError, line=4):
+            load_agent(written(tmp_path, model, f"compaction: {{kind: {kind}, tokens: 100, price: {price}}}"))
+    unpriced = f"compaction: {{kind: summarise, tokens: 100, model: '{LOCAL}2'}}"
+    with raises(AgentDefinitionError, name="price", value="own2"):
+        load_agent(written(tmp_path, model, unpriced)).agent.run_sync("Hi")
+
+
 def test_the_price_of_the_file_does_not_apply_to_another_model(tmp_path: Path) -> None:
     path = written(tmp_path, f"{{name: '{LOCAL}', price: {{input: 1, output: 2}}}}")
     for model in (f"{LOCAL}2", "ollama:x"):

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from agentkit import Agent, Message, ModelError, OpenAIModel, ScriptedModel, ToolCall, ToolContext, tool
+from agentkit import Agent, Message, ModelError, OpenAIModel, ScriptedModel, Summarise, ToolCall, ToolContext, tool
 from agentkit.errors import DepsMismatch, UnknownOption
 from agentkit.evals import (
     EvalRow,
@@ -439,9 +439,10 @@ def test_no_run_starts_after_the_money_is_spent(tmp_path: Path) -> None:
     report = evaluate_sync(agent, rows, [exact], money=10, out=tmp_path / "out.jsonl")
     assert report.reused == 3 and report.usage.money == pytest.approx(5)
     unpriced = ScriptedModel.repeat(reply)
-    for tried, options in ((Agent(unpriced, "x"), {}), (agent, {"model": unpriced})):
+    summarised = agent.with_changes(compaction=Summarise(unpriced, tokens=100))
+    for tried, options in ((Agent(unpriced, "x"), {}), (agent, {"model": unpriced}), (summarised, {})):
         with raises(EvaluationError, name="money"):
-            evaluate_sync(tried, rows, [exact], money=1, **options)
+            evaluate_sync(tried, rows, [exact], money=100, **options)
     assert not unpriced.requests
 
 

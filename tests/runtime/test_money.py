@@ -203,6 +203,14 @@ def test_the_cost_of_a_summary_is_counted_by_the_price_of_its_model() -> None:
     assert not unpriced.requests
 
 
+def test_the_price_of_summaries_is_known_before_a_run_spends_money() -> None:
+    agent = summarising(ScriptedModel(["never"]), Limits(money=10))
+    with raises(AgentDefinitionError, name="price", value="scripted"):
+        agent.run_sync("x")
+    model = agent.chain.model
+    assert isinstance(model, ScriptedModel) and not model.requests
+
+
 def _long() -> Session:
     session = Session()
     session.append(Message("user", "word " * 50), Message("assistant", "word " * 50))

@@ -199,6 +199,9 @@ async def _perform_with_deps(setup: RunSetup[Output], options: Mapping[str, Any]
     if approve is not None:
         approve = checked_approver(approve)
     run = CurrentRun(definition.limits, sink, approve, definition.chain.model)
+    if definition.summary_model is not None:
+        # Checked now: the first summary can be needed after the run has spent money.
+        run.spending.checked_price(definition.summary_model)
     if setup.inbox is None:
         return await _result(setup, run, sink)
     with setup.inbox.attached(setup.journal.run_id):

@@ -11,6 +11,7 @@ from agentkit.run.parts.limits import Limits
 from agentkit_prompts.tree.leaves import AnyPrompt
 
 if TYPE_CHECKING:
+    from agentkit.models.model import Model
     from agentkit.models.settings import ModelSettings
     from agentkit.run.parts.compaction import Compaction
     from agentkit.run.parts.deps_source import DepsSource
@@ -42,6 +43,11 @@ class AgentDefinition(NamedTuple, Generic[Output]):
     """Deps of runs without the option `deps`; None if these runs have no deps."""
     guards: Guards | None = None
     """None without guards."""
+
+    @property
+    def summary_model(self) -> Model | None:
+        """Model that writes the summaries of long conversations; None without summaries."""
+        return getattr(self.compaction, "model", None)
 
     def search(
         self, memory: RecallSource, query: str, session: SessionProtocol | None, visible: int | None
