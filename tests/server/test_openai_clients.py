@@ -363,7 +363,7 @@ def test_a_client_may_send_128_tools_and_not_more(is_chat: bool) -> None:
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (ModelUnavailable("refused", model="m", host="secret.internal:80"), openai.InternalServerError),
+        (ModelUnavailable("refused", model="m", host="secret.internal:80", retry_after=3), openai.InternalServerError),
         (ModelRateLimited("slow down", model="m", host="secret.internal:80", retry_after=3), openai.RateLimitError),
         (ModelInterrupted("cut", model="m", host="secret.internal:80"), openai.InternalServerError),
         (RuntimeError("password=hunter2"), openai.InternalServerError),
@@ -379,7 +379,7 @@ def test_a_failure_of_the_model_is_an_error_of_its_kind_without_internal_text(
             one.openai.chat.completions.create(model="shop", messages=HI, stream=stream)
         assert caught.value.code is not None
         assert "secret" not in caught.value.response.text and "hunter2" not in caught.value.response.text
-        if isinstance(error, ModelRateLimited):
+        if isinstance(error, ModelUnavailable | ModelRateLimited):
             assert caught.value.response.headers["retry-after"] == "3"
 
 

@@ -102,4 +102,8 @@ def _model_error(error: ModelError) -> ServerError:
         return UpstreamFailed("the reply of the model was interrupted: retry", code="model_interrupted")
     if isinstance(error, ModelAuthError):
         return UpstreamFailed("the server has no valid key for the model of the agent", code="model_refused_server")
-    return UpstreamFailed("the model of the agent failed or cannot be reached: retry", code="model_unavailable")
+    return UpstreamFailed(
+        "the model of the agent failed or cannot be reached: retry",
+        code="model_unavailable",
+        retry_after=error.retry_after,
+    )
