@@ -30,7 +30,9 @@ _OTHER_NAMES = {
 }
 """Names of settings in other libraries."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HEADER_VALUE = re.compile(r"[ -~]*")
+_HEADER_VALUE = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")
+_FRAMING = ("content-length", "transfer-encoding")
+"""Headers of the length of a body, which only the client knows."""
 _REQUEST_FIELDS = frozenset(("headers", "timeout", "extra"))
 """Fields that no table of an endpoint lists, because they are not part of the body or every endpoint has them."""
 _MAX_BITS = 1_000
@@ -58,7 +60,10 @@ def _checked_headers(headers: object) -> FrozenDict:
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
             problems.append(("", "a name is invalid in HTTP; the name is not shown, because it may be a key"))
         elif not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
-            problems.append((f"[{name!r}]", "expected text of printable ASCII characters on one line"))
+            problem = "expected text of printable ASCII characters on one line, without spaces at its start and end"
+            problems.append((f"[{name!r}]", problem))
+        elif name.lower() in _FRAMING:
+            problems.append((f"[{name!r}]", "the client writes this header itself: remove it"))
     if problems:
         raise ContextError("headers", problems)
     return FrozenDict(headers)

@@ -90,6 +90,16 @@ def test_settings_do_not_change_with_the_mapping_that_they_were_created_from() -
     assert adapter.validate_python(adapter.dump_python(settings)) == settings
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("x", " a"), ("x", "a "), ("x", " "), ("x", "a\n"), ("x", "\u00e9"), ("Content-Length", "5"), ("x", 5)],
+)
+def test_headers_that_cannot_be_sent_are_refused(name: str, value: Any) -> None:
+    with raises(AgentDefinitionError, name=f"headers['{name}']"):
+        ModelSettings(headers={name: value})
+    assert ModelSettings(headers={"x": "", "y": "a b"}).headers == {"x": "", "y": "a b"}
+
+
 def test_values_of_headers_are_not_shown() -> None:
     assert "hunter2" not in repr(ModelSettings(headers={"x-key": "hunter2"}))
     with pytest.raises(AgentDefinitionError) as caught:
