@@ -30,6 +30,8 @@ _PORTS = {"https": 443, "http": 80}
 _KEY = re.compile(r"[!-~]*")
 _NO_KEY = "no-key"
 _CONNECT_SECONDS = 5.0
+_FIRST_URL = "agentkit_first_url"
+"""Extension of a request: its address before redirects."""
 _HEADERS_FOR_OTHERS = frozenset(
     ("host", "accept", "accept-encoding", "anthropic-version", "connection", "content-length", "content-type")
 )
@@ -332,10 +334,11 @@ async def _close(client: Any) -> None:
 
 async def _prepare(request: Request) -> None:
     """Prepare a request, or the request to the address of a redirect, which has the extensions of the first request."""
-    is_redirected = "trace" in request.extensions
     request.extensions["trace"] = CutHandshake()
-    # The client removes the key, but no other header, if a redirect leads to another host.
-    if is_redirected and "authorization" not in request.headers:
+    first, url = request.extensions.setdefault(_FIRST_URL, request.url), request.url
+    is_downgraded = (first.scheme, url.scheme) == ("https", "http")
+    # The client removes only the header `Authorization` if a redirect leads to another server.
+    if (first.host, first.port) != (url.host, url.port) or is_downgraded:
         for name in request.headers.keys() - _HEADERS_FOR_OTHERS:
             del request.headers[name]
 
