@@ -81,7 +81,7 @@ def test_another_host_receives_neither_key_nor_headers_after_a_redirect(server: 
     """A redirect to the same host keeps both."""
     secret = {"x-tenant-key": "a-second-secret"}
     with ChatServer().run() as other:
-        name = other.on("m", chat_reply("Hello."))
+        name = other.on("moved-away", chat_reply("Hello."))
         server.on(name, sends({}, 307, headers={"location": f"{other.url}/chat/completions"}))
         assert ask(model_for(server, name, api_key=KEY, headers=secret)).message.text == "Hello."
         first, second = server.to(name)[0], other.to(name)[0]
