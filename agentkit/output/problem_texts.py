@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from agentkit_prompts.invalid_values import JSON_WORDS, invalid_values, json_value
+from agentkit_prompts.invalid_values import JSON_WORDS, invalid_values
 
 _MAX_PROBLEMS = 50
 """Maximum number of problems in a repair message."""
@@ -32,6 +32,7 @@ def problem_texts(error: ValidationError, text: str, *, wrapper: str) -> Iterato
         # A path starts inside of the wrapper, as in the output type.
         if problem.path[:1] == (wrapper,) and error.title == wrapper:
             problem = problem._replace(path=problem.path[1:])
-        yield f"{problem.place or 'answer'}: {problem.message(json_value)}"
+        # Without the value: the texts are also in errors and logs, and an answer can contain personal data.
+        yield f"{problem.place or 'answer'}: {problem.text}"
     if len(problems) > _MAX_PROBLEMS:
         yield f"and {len(problems) - _MAX_PROBLEMS:,} more"

@@ -134,3 +134,10 @@ def test_its_journal_can_be_resumed_from_any_line() -> None:
         asked = sum(entry.effect == "CallModel" for entry in known.entries)
         result = count(*script[asked:], repairs=2).resume_sync(known)
         assert (result.output, result.messages) == (5, whole.messages)
+
+
+def test_an_error_does_not_contain_values_of_the_answer() -> None:
+    for answer in ('{"iban": ["DE89 3704"]}', '{"iban": "DE89 3704"}', '{"iban": {"a": "DE89 3704"}}', '["DE89 3704"]'):
+        with pytest.raises(OutputError) as found:
+            count(answer, output=dict[str, int], repairs=0).run_sync("Which account?")
+        assert "DE89" not in str(found.value) and found.value.text == answer
