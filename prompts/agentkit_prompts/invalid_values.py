@@ -27,6 +27,8 @@ _OWN_TEXT = ("assertion_error", "value_error")
 """Errors of validators, which raise complete messages."""
 _WITHOUT_VALUE = (*_OWN_TEXT, _MISSING, *_UNKNOWN, "string_too_short", "string_unicode")
 """Errors whose text does not need the value."""
+_ABSENT = object()
+"""Value at an index that the data does not have; None can be a received value."""
 _KEY = "[key]"
 """Step of pydantic after the key of a dict that is invalid itself."""
 _MODELS = ("dataclass_type", "model_attributes_type", "model_type")
@@ -250,7 +252,7 @@ def _walked(loc: Path, data: Any, kind: str) -> tuple[Path, Any]:
             value, step = value[step], str(step)
         elif isinstance(step, int):
             items = value if isinstance(value, list | tuple) else ()
-            value = items[step] if step < len(items) else None
+            value = items[step] if step < len(items) else _ABSENT
         elif kind != _MISSING or number < len(loc):
             continue
         path = (*path, step)
