@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event
 
 from agentkit.memory import HeadMoved, InvalidArgument, Memory, StoreCorrupt, StoredSession
 from agentkit.prompts import Message, ToolCall
 from agentkit.testing import StoreProbe
+from tests.memory.interleaving import before
 from tests.raising import raises
 
 
@@ -125,22 +122,6 @@ def test_the_error_names_a_damaged_note_and_other_notes_are_read(memory: Memory,
         _ = session.additional_kwargs
     session.keep_kwargs({"root": "/srv"})
     assert session.additional_kwargs == {"root": "/srv"}
-
-
-@contextmanager
-def before(memory: Memory, start: str, number: int, act: Callable[[], object]) -> Iterator[None]:
-    """Call a function once, before the statement `number` of the statements with this start."""
-    numbers = count(1)
-
-    def listen(_: object, __: object, statement: str, *rest: object) -> None:
-        if statement.startswith(start) and next(numbers) == number:
-            act()
-
-    event.listen(StoreProbe(memory).engine, "before_cursor_execute", listen)
-    try:
-        yield
-    finally:
-        event.remove(StoreProbe(memory).engine, "before_cursor_execute", listen)
 
 
 def test_a_session_keeps_its_branch_if_another_writer_rewinds_after_it(memory: Memory) -> None:

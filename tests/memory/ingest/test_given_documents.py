@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
 
 from agentkit.memory import IngestError, Memory, Scope
 from agentkit.prompts import Document
+from tests.memory.interleaving import before
+from tests.raising import raises
 
 
 def test_a_text_is_recalled_listed_and_forgotten_by_its_source(either: Memory) -> None:
@@ -74,21 +73,11 @@ def test_a_title_is_stored_without_characters_that_a_database_refuses(memory: Me
 
 
 def test_a_document_that_is_forgotten_during_its_addition_is_an_error(memory: Memory) -> None:
-    added = Event()
-
-    def forget() -> None:
-        while not added.is_set():
-            memory.documents.forget("tea")
-
-    with ThreadPoolExecutor(1) as pool:
-        forgetting = pool.submit(forget)
-        try:
-            for number in range(60):
-                with suppress(IngestError):
-                    assert memory.documents.add(f"Green tea {number}.", source="tea").source == "tea"
-        finally:
-            added.set()
-        forgetting.result()
+    documents = memory.documents
+    forgetting = before(memory, "SELECT documents.id, documents.source", 1, lambda: documents.forget("tea"))
+    with forgetting, raises(IngestError, source="tea"):
+        documents.add("Green tea.", source="tea")
+    assert documents.list() == ()
 
 
 def test_documents_of_another_scope_are_not_seen(memory: Memory) -> None:
