@@ -149,9 +149,9 @@ def read_tokenizer(path: Path) -> Any:
         from tokenizers import Tokenizer as HuggingFaceTokenizer
     except ImportError as error:
         raise PromptError(f"tokenizer: needs tokenizers: {install('tokens')}", name="tokenizers") from error
-    if path.is_dir():
-        path = path / _FILE
     try:
+        if path.is_dir():
+            path = path / _FILE
         tokenizer = HuggingFaceTokenizer.from_str(read_regular_text(path))
     except Exception as error:
         raise PromptError(
