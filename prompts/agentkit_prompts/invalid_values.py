@@ -216,20 +216,25 @@ def _path(details: ErrorDetails, data: Any) -> Path:
     if data is None:
         return loc
     path, value = _walked(loc, data, kind)
-    if _is_same(value, details["input"]) and _has_name(path, details):
+    if _is_invalid(path, value, details):
         return path
     # The name of an alternative is also a key of the data: the steps without it lead to the invalid value.
     for number, step in enumerate(loc):
         if isinstance(step, str):
             other, value = _walked((*loc[:number], *loc[number + 1 :]), data, kind)
-            if _is_same(value, details["input"]) and _has_name(other, details):
+            if _is_invalid(other, value, details):
                 return other
     return path
 
 
-def _has_name(path: Path, details: ErrorDetails) -> bool:
-    """True if the place of a name that is not allowed ends with the name."""
-    return details["type"] not in _UNKNOWN or path[-1:] == details["loc"][-1:]
+def _is_invalid(path: Path, value: Any, details: ErrorDetails) -> bool:
+    """True if a place with this value can be the place of an error."""
+    last = details["loc"][-1:]
+    if last == (_KEY,):
+        return path[-1:] == (str(details["input"]),)
+    if details["type"] in _UNKNOWN and path[-1:] != last:
+        return False
+    return _is_same(value, details["input"])
 
 
 def _is_same(value: Any, received: Any) -> bool:

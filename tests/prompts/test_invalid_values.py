@@ -45,6 +45,7 @@ class Body(BaseModel):
         # The label of an alternative is also a key.
         ({"value": {"str": "x"}}, {"value.str": 'expected an integer, got "x"'}),
         ({"value": {"list[str]": None, "str": "x"}}, {"value.list[str]": "an integer", "value.str": "an integer"}),
+        ({"value": {5: 1, "dict[str,int]": 2}}, {"value.5 (key)": "a string, got 5"}),
         ({"value": 5}, {"value": "expected a string or an array or an object, got 5"}),
         # A key and its value are two places.
         (
