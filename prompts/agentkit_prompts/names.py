@@ -65,7 +65,7 @@ def unknown_fields(
         return []
     listing = [_with_advice(where, name, valid, elsewhere) for name in unknown]
     plural = "s" * (len(unknown) > 1)
-    return [f"unknown field{plural} {', '.join(listing)}; there are {', '.join(sorted(valid))}"]
+    return [f"unknown field{plural} {', '.join(listing)}; valid names: {', '.join(sorted(valid))}"]
 
 
 def _with_advice(where: str, name: str, valid: list[str], elsewhere: Mapping[str, str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, cast, get_args
+from typing import Any, ClassVar, TypeAlias, cast, get_args
 
 from agentkit_prompts.chat_templates.chat_turns import (
     Messages,
@@ -20,6 +20,7 @@ from agentkit_prompts.chat_templates.chat_turns import (
 from agentkit_prompts.chat_templates.dropped_content import ContentCheck, Conversation
 from agentkit_prompts.chat_templates.guard.control_tokens import tokens_and_markers
 from agentkit_prompts.chat_templates.protocol import TOOLS_IN_PROMPT, Capability
+from agentkit_prompts.chat_templates.tool_calls.formats import format_problem
 from agentkit_prompts.errors import ChatTemplateError, Problem, Problems
 from agentkit_prompts.names import unknown_fields
 
@@ -32,6 +33,9 @@ def _is_texts(value: object) -> bool:
     return isinstance(value, list | tuple) and all(map(_is_text, value))
 
 
+TokenCount: TypeAlias = int
+CallFormat: TypeAlias = str
+
 _TYPES: dict[str, Callable[[object], bool]] = {
     "None": lambda value: value is None,
     "bool": lambda value: isinstance(value, bool),
@@ -39,10 +43,26 @@ _TYPES: dict[str, Callable[[object], bool]] = {
     "float": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
     "Sequence[str]": _is_texts,
     "list[str]": _is_texts,
+    "Mapping[str, str]": lambda value: isinstance(value, Mapping) and _is_texts([*value, *value.values()]),
     "Capability": lambda value: value in get_args(Capability),
+    "TokenCount": lambda value: isinstance(value, int) and not isinstance(value, bool) and value > 0,
+    "CallFormat": lambda value: not format_problem(value),
 }
 """Type name in an annotation -> test of a field value. A field of another type contains text."""
-_CAPABILITIES = " | ".join(map(repr, get_args(Capability)))
+_EXPECTED = {
+    "None": "None",
+    "bool": "True or False",
+    "int": "a whole number",
+    "float": "a number",
+    "Sequence[str]": "a list of texts",
+    "list[str]": "a list of texts",
+    "Mapping[str, str]": "a mapping from texts to texts",
+    "Capability": ", ".join(map(repr, get_args(Capability))),
+    "TokenCount": "a number of tokens, 1 or more",
+}
+"""Type name in an annotation -> the valid values, for errors."""
+_OWN = "agentkit_prompts."
+"""Start of the modules whose classes are not checked: their tests check them."""
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -57,7 +77,7 @@ class BaseTemplate:
         ChatTemplateError: A keyword is unknown, or a value has the wrong type; names all of them.
     """
 
-    session_len: int | None = 2048
+    session_len: TokenCount | None = 2048
     """Maximum context tokens of the model; None if models with this template differ."""
     top_p: float | None = 0.8
     top_k: int | None = None
@@ -66,7 +86,7 @@ class BaseTemplate:
     capability: Capability | None = "chat"
     stop_words: Sequence[str] | None = None
     """Texts that end a reply."""
-    tool_call_format: str | None = None
+    tool_call_format: CallFormat | None = None
     """Format of the tool calls of the model; see `TOOL_CALL_FORMATS`. None for any format."""
 
     label = ""
@@ -80,6 +100,18 @@ class BaseTemplate:
 
     def __init_subclass__(cls) -> None:
         cls._check_overrides(BaseTemplate, ("render",))
+        if not cls.__module__.startswith(_OWN):
+            cls._check_attributes()
+
+    @classmethod
+    def _check_attributes(cls) -> None:
+        """Check the class attributes that redefine fields; a property is a field whose value is not yet known."""
+        kinds: dict[str, str] = {}
+        for base in reversed(cls.__mro__):
+            if base.__module__.startswith(_OWN) and issubclass(base, BaseTemplate):
+                kinds |= base.fields()
+        values = {name: value for name, value in vars(cls).items() if name in kinds and not hasattr(value, "__get__")}
+        check_template_fields(cls.__name__, values, kinds)
 
     @classmethod
     def _check_overrides(cls, base: type[BaseTemplate], names: Sequence[str]) -> None:
@@ -280,10 +312,23 @@ def check_parameters(method: object, base: Callable[..., Any], title: str) -> No
 
 def _wrong_types(given: Mapping[str, object], kinds: Mapping[str, str]) -> list[Problem]:
     return [
-        Problem(name, f"expected {kinds[name].replace('Capability', _CAPABILITIES)}, got {value!r:.80}")
+        Problem(name, _type_problem(value, kinds[name]))
         for name, value in given.items()
         if name in kinds and not _fits(value, kinds[name])
     ]
+
+
+def _type_problem(value: object, kind: str) -> str:
+    if "CallFormat" in kind:
+        return format_problem(value)
+    return f"expected {' or '.join(map(_expected, kind.split(' | ')))}, got {value!r:.80}"
+
+
+def _expected(name: str) -> str:
+    """Return the valid values of one alternative of an annotation; a type that is not in the table is text."""
+    if name.startswith("Literal["):
+        return name.removeprefix("Literal[").removesuffix("]").replace('"', "'")
+    return _EXPECTED.get(name, "text")
 
 
 def check_template_fields(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, cast
 
-from agentkit_prompts.chat_templates.base_template import BaseTemplate
+from agentkit_prompts.chat_templates.base_template import BaseTemplate, TokenCount
 from agentkit_prompts.chat_templates.chat_turns import (
     Messages,
     Tools,
@@ -63,7 +63,7 @@ class RoleMarkerTemplate(BaseTemplate):
     message, it is left open and the model continues it.
     """
 
-    session_len: int | None = None
+    session_len: TokenCount | None = None
     system: str = ""
     meta_instruction: str | None = ""
     """Default system message; None for no system message, "" for an empty system message."""

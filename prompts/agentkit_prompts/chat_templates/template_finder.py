@@ -67,6 +67,12 @@ def _checked(given: ChatTemplate) -> ChatTemplate:
             name="chat_template",
         )
     _check_render(type(given))
+    # A text is a sequence of its characters: each character would end a reply.
+    if isinstance(given.stop_words, str):
+        raise ChatTemplateError(
+            f"{type(given).__name__}: stop_words: expected a list of texts or None, got {given.stop_words!r:.80}",
+            name="stop_words",
+        )
     return given
 
 

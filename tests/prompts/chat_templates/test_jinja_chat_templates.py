@@ -344,3 +344,20 @@ def test_the_error_of_a_template_file_next_to_a_configuration_names_the_file(tmp
     assert (caught.value.template, caught.value.line) == (str(tmp_path / "chat_template.jinja"), 2)
     (tmp_path / "chat_template.jinja").write_text("{{ messages[0]['content'] }}", "utf-8")
     assert JinjaChatTemplate.from_file(tmp_path).file == str(tmp_path / "chat_template.jinja")
+
+
+@for_cases(
+    ("fields", "name"),
+    [
+        ({"eos_token": 5}, "eos_token"),
+        ({"bos_token": 5}, "bos_token"),
+        ({"stop_words": "<e>"}, "stop_words"),
+        ({"added_tokens": "<e>"}, "added_tokens"),
+        ({"special_tokens": ["<e>"]}, "special_tokens"),
+        ({"named": {"tool_use": 5}}, "named"),
+    ],
+)
+def test_fields_of_invalid_types_are_refused(fields: dict[str, Any], name: str) -> None:
+    with pytest.raises(ChatTemplateError) as caught:
+        JinjaChatTemplate(CHATML, **fields)
+    assert [problem.place for problem in caught.value.problems] == [name]

@@ -219,3 +219,43 @@ def test_the_values_of_a_config_are_checked_at_construction() -> None:
     with pytest.raises(ChatTemplateError) as caught:
         _ = ChatTemplateConfig.from_json('{"user": "u", "stop_words": "x"}').chat_template
     assert [place for place, _ in caught.value.problems] == ["stop_words"]
+
+
+@for_cases(
+    ("fields", "problems"),
+    [
+        ({"stop_words": "<end>"}, {"stop_words"}),
+        ({"session_len": "8k"}, {"session_len"}),
+        ({"session_len": 0}, {"session_len"}),
+        ({"tool_call_format": "herms"}, {"tool_call_format"}),
+        ({"stop_words": [1], "temperature": "hot", "top_k": True}, {"stop_words", "temperature", "top_k"}),
+    ],
+)
+def test_invalid_values_of_a_class_are_refused_like_the_values_of_its_constructor(
+    fields: dict[str, Any], problems: set[str]
+) -> None:
+    for base in (BaseTemplate, RoleMarkerTemplate):
+        with pytest.raises(ChatTemplateError) as of_keywords:
+            base(**fields)
+        with pytest.raises(ChatTemplateError) as of_class:
+            type("Mine", (base,), {"__module__": "mine", **fields})
+        for caught in (of_keywords, of_class):
+            assert {problem.place for problem in caught.value.problems} == problems
+
+
+def test_a_text_instead_of_a_list_of_stop_words_is_refused() -> None:
+    class Own:
+        stop_words = "<end>"
+        control_tokens = ("<end>",)
+
+        def render(self, messages: Any, tools: Any = None, add_generation_prompt: bool = True, **kwargs: Any) -> str:
+            return ""
+
+    with pytest.raises(ChatTemplateError) as caught:
+        find_chat_template(Own())
+    assert caught.value.name == "stop_words"
+
+
+def test_a_class_can_compute_its_fields() -> None:
+    attributes = {"__module__": "mine", "stop_words": property(lambda template: ["<end>"])}
+    assert type("Mine", (BaseTemplate,), attributes)().stop_words == ["<end>"]

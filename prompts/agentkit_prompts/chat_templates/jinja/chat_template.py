@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 import jinja2
 
+from agentkit_prompts.chat_templates.base_template import check_template_fields
 from agentkit_prompts.chat_templates.chat_turns import plain_turns
 from agentkit_prompts.chat_templates.dropped_content import WORD, Conversation
 from agentkit_prompts.chat_templates.generation import KnownSpans, Spans, has_generation, marked_spans, reply_spans
@@ -38,6 +39,8 @@ from agentkit_prompts.templates.sandbox.meter import CHAT_LIMITS, Limits, Meter,
 R = TypeVar("R")
 _WORKER = "agentkit_prompts.chat_templates.jinja.isolated_worker"
 _WITH_TOOLS = "tool_use"
+_CHECKED = ("bos_token", "eos_token", "special_tokens", "added_tokens", "named", "stop_words")
+"""Fields whose values are checked when a template is created."""
 _MAX_PROBE_CHARS = 100_000
 """Maximum characters of a rendered small conversation, which is searched for markers."""
 
@@ -83,6 +86,8 @@ class JinjaChatTemplate:
     _dated_probes: dict[str, Probe] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        kinds = {each.name: str(each.type) for each in fields(self) if each.name in _CHECKED}
+        check_template_fields("JinjaChatTemplate", {name: getattr(self, name) for name in kinds}, kinds)
         if self.stop_words is None and self.eos_token:
             object.__setattr__(self, "stop_words", (self.eos_token,))
         for name, source in {"": self.source, **self.named}.items():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from agentkit_prompts.chat_templates.tool_calls.gemma_calls import gemma_calls
 from agentkit_prompts.chat_templates.tool_calls.json_calls import (
@@ -204,12 +204,18 @@ def checked_format(name: object) -> str | None:
     Raises:
         ChatTemplateError: The format is unknown.
     """
-    if name is None:
-        return None
-    if not isinstance(name, str) or name not in TOOL_CALL_FORMATS:
-        near = nearest(str(name), TOOL_CALL_FORMATS) or f": it is one of {', '.join(TOOL_CALL_FORMATS)}"
-        raise ChatTemplateError(f"tool_call_format: unknown format {name!r:.80}{near}", name=str(name))
-    return name
+    problem = format_problem(name)
+    if problem:
+        raise ChatTemplateError(f"tool_call_format: {problem}", name=str(name))
+    return cast("str | None", name)
+
+
+def format_problem(name: object) -> str:
+    """Return the problem of the name of a format; an empty text for a valid name and for None."""
+    if name is None or (isinstance(name, str) and name in TOOL_CALL_FORMATS):
+        return ""
+    near = nearest(str(name), TOOL_CALL_FORMATS) or f": it is one of {', '.join(TOOL_CALL_FORMATS)}"
+    return f"unknown format {name!r:.80}{near}"
 
 
 def forms_of(name: str | None) -> tuple[Form, ...]:
