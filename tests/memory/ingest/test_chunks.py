@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agentkit_memory.ingest.chunks import CHUNK_BYTES, Chunk, chunk_blocks
 from agentkit_memory.ingest.readers.section_start import SectionStart
-from agentkit_memory.ingest.readers.text_and_markdown import text_blocks
+from agentkit_memory.ingest.readers.text_and_markdown import text_blocks, with_newlines
 from agentkit_prompts.pages.page_blocks import MAX_PART, MAX_TITLE, Block
 from tests.cases import for_cases
 
@@ -48,6 +48,7 @@ def cut(text: str, *, markdown: bool = True) -> list[Chunk]:
 
 @given(TEXTS, st.booleans())
 def test_chunks_cover_the_text_except_blank_space(text: str, markdown: bool) -> None:
+    text = "".join(with_newlines([text]))
     end = 0
     for number, chunk in enumerate(cut(text, markdown=markdown)):
         assert chunk.position == number
