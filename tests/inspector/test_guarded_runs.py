@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -45,6 +46,29 @@ def test_a_timeline_shows_each_verdict() -> None:
         ("tool_call", "c", "replace", "{}"),
         ("output", "2", "pass", ""),
     ]
+
+
+@pytest.mark.parametrize("changed_by", ["decision", "guard", "guard, then decision"])
+def test_a_tool_event_has_the_arguments_of_the_executed_call(changed_by: str) -> None:
+    @tool(approval="always")
+    def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    call = ToolCall("c", "pay", {"amount": 30})
+    guards, decision = [], Approved()
+    if "guard" in changed_by:
+        guards = [gives(Replace({"amount": 20}), "tool_call")]
+    if "decision" in changed_by:
+        decision = Approved({"amount": 10})
+    agent = Agent(ScriptedModel([call, "Done."]), tools=[pay], guards=guards)
+    journal = agent.run_sync("Hi", approve={"c": decision}).journal
+    events = journal_view(JournalOutline.of(journal))["events"]
+    (ran,) = [event for event in events if event["kind"] == "tool"]
+    executed = {"decision": 10, "guard": 20, "guard, then decision": 10}[changed_by]
+    assert (json.loads(ran["arguments"]), ran["text"]) == ({"amount": executed}, f"paid {executed}")
+    asked = next(event for event in events if event["kind"] == "model")
+    assert json.loads(asked["calls"][0]["arguments"]) == {"amount": 30}
 
 
 def test_a_text_that_waits_for_a_person_is_a_waiting_call() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from agentkit.models.model import Usage
@@ -68,7 +69,7 @@ class JournalStep:
     ended: float | None
     """Seconds since 1970; None if unknown, or if the call has no result."""
     calls: Mapping[str, ToolCall]
-    """Calls of the latest reply, by id."""
+    """Calls of the latest reply, by id, with the arguments that earlier guards and decisions have set."""
     usage: Usage | None = None
     """Tokens and money of a model call, a summary, or the runs inside a tool call."""
     call: ToolCall | None = None
@@ -124,6 +125,8 @@ def journal_steps(
                 kind, number, model_calls, entry.answer, began, entry.at, calls, usage, call, entry.layers, inner
             )
         )
+        if kind in ("approval", "guard"):
+            calls = {**calls, **_changed_calls(entry, calls)}
         if entry.at is not None:
             latest = entry.at
     if part is not None:
@@ -134,6 +137,20 @@ def journal_steps(
             JournalStep("tool", len(entries), model_calls, None, latest, None, calls, inner.usage, call, inner=inner)
         )
     return steps
+
+
+def _changed_calls(entry: Entry, calls: Mapping[str, ToolCall]) -> dict[str, ToolCall]:
+    """Return the calls whose arguments a decision or a guard replaces."""
+    arguments: dict[str, Any] = {}
+    if entry.effect == "AskApproval":
+        arguments = {call_id: getattr(decision, "arguments", None) for call_id, decision in entry.answer.items()}
+    elif entry.answer.stage == "tool_call":
+        arguments = {entry.answer.subject: getattr(entry.answer.verdict, "value", None)}
+    return {
+        call_id: replace(calls[call_id], arguments=json.dumps(dict(values), ensure_ascii=False))
+        for call_id, values in arguments.items()
+        if call_id in calls and isinstance(values, Mapping)
+    }
 
 
 def unfinished_calls(entries: Sequence[Entry]) -> list[ToolCall]:
