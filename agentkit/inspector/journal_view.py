@@ -12,7 +12,7 @@ from agentkit.models.model import Usage
 from agentkit.run.journal.failed_call import error_data
 from agentkit.run.journal.journal import Journal, inner_id
 from agentkit.run.journal.journal_outline import JournalOutline
-from agentkit.run.journal.journal_steps import JournalStep, StepKind
+from agentkit.run.journal.journal_steps import JournalStep, StepKind, changed_calls
 from agentkit.run.parts.decisions import Denied
 from agentkit.run.parts.run_guards import GuardCheck
 from agentkit.run.parts.run_inbox import SentMessage
@@ -121,6 +121,7 @@ def waiting_calls(journal: Journal) -> dict[str, ToolCall]:
             waiting = step.answer.waiting_call
             if waiting is not None:
                 calls[waiting.id] = waiting
+            calls.update(changed_calls(step.kind, step.answer, calls))
         elif step.call is not None:
             calls.pop(step.call.id, None)
             if step.inner is not None and not step.has_result:

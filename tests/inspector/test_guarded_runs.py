@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, AnthropicModel, OpenAIModel, Paused, ScriptedModel, Session, ToolCall, tool
+from agentkit import Agent, AnthropicModel, Journal, OpenAIModel, Paused, ScriptedModel, Session, ToolCall, tool
 from agentkit.guards import Ask, Guard, RedactingModel, Replace, guard
 from agentkit.inspector.curl_command import curl_command
 from agentkit.inspector.journal_view import journal_view, waiting_calls
@@ -69,6 +69,21 @@ def test_a_tool_event_has_the_arguments_of_the_executed_call(changed_by: str) ->
     assert (json.loads(ran["arguments"]), ran["text"]) == ({"amount": executed}, f"paid {executed}")
     asked = next(event for event in events if event["kind"] == "model")
     assert json.loads(asked["calls"][0]["arguments"]) == {"amount": 30}
+
+
+def test_a_waiting_call_has_the_arguments_that_a_guard_has_set() -> None:
+    @tool(approval="always")
+    def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    guards = [gives(Replace({"amount": 10}), "tool_call")]
+    agent = Agent(ScriptedModel([ToolCall("c", "pay", {"amount": 30}), "Done."]), tools=[pay], guards=guards)
+    with pytest.raises(Paused) as paused:
+        agent.run_sync("Hi")
+    journal = Journal.loads(paused.value.journal.dumps())
+    assert paused.value.calls == journal.unfinished == tuple(waiting_calls(journal).values())
+    assert json.loads(journal.unfinished[0].arguments) == {"amount": 10}
 
 
 def test_a_text_that_waits_for_a_person_is_a_waiting_call() -> None:

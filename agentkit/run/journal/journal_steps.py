@@ -125,8 +125,8 @@ def journal_steps(
                 kind, number, model_calls, entry.answer, began, entry.at, calls, usage, call, entry.layers, inner
             )
         )
-        if kind in ("approval", "guard"):
-            calls = {**calls, **_changed_calls(entry, calls)}
+        if changed := changed_calls(kind, entry.answer, calls):
+            calls = {**calls, **changed}
         if entry.at is not None:
             latest = entry.at
     if part is not None:
@@ -139,13 +139,13 @@ def journal_steps(
     return steps
 
 
-def _changed_calls(entry: Entry, calls: Mapping[str, ToolCall]) -> dict[str, ToolCall]:
-    """Return the calls whose arguments a decision or a guard replaces."""
+def changed_calls(kind: StepKind, answer: Any, calls: Mapping[str, ToolCall]) -> dict[str, ToolCall]:
+    """Return the calls whose arguments a step replaces: decisions, or a verdict of a guard."""
     arguments: dict[str, Any] = {}
-    if entry.effect == "AskApproval":
-        arguments = {call_id: getattr(decision, "arguments", None) for call_id, decision in entry.answer.items()}
-    elif entry.answer.stage == "tool_call":
-        arguments = {entry.answer.subject: getattr(entry.answer.verdict, "value", None)}
+    if kind == "approval":
+        arguments = {call_id: getattr(decision, "arguments", None) for call_id, decision in answer.items()}
+    elif kind == "guard" and answer.stage == "tool_call":
+        arguments = {answer.subject: getattr(answer.verdict, "value", None)}
     return {
         call_id: replace(calls[call_id], arguments=json.dumps(dict(values), ensure_ascii=False))
         for call_id, values in arguments.items()
@@ -159,7 +159,10 @@ def unfinished_calls(entries: Sequence[Entry]) -> list[ToolCall]:
     for number in range(len(entries) - 1, -1, -1):
         entry = entries[number]
         if entry.effect == "CallModel":
-            return [call for call in _calls(entries, number).values() if call.id not in results]
+            calls = _calls(entries, number)
+            for later in entries[number + 1 :]:
+                calls.update(changed_calls(_KINDS[later.effect], later.answer, calls))
+            return [call for call in calls.values() if call.id not in results]
         if entry.effect == "CallTools":
             results.add(entry.answer[0].call_id)
         elif entry.effect == "AskApproval":
