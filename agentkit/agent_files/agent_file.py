@@ -9,9 +9,11 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstrai
 from pydantic_core import PydanticCustomError
 
 from agentkit.agent_files.yaml_lines import IMPORT
+from agentkit.errors import AgentDefinitionError
 from agentkit.models.prices import Dollars
+from agentkit.models.settings import checked_settings
 from agentkit_prompts.names import similar
-from agentkit_prompts.options import CountOrZero
+from agentkit_prompts.options import Count, CountOrZero
 
 _Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
@@ -67,7 +69,7 @@ class ModelPart(_Part):
         default=None,
         description="Registered chat template, or a file, for the address of a completion server.",
     )
-    session_len: int | None = Field(
+    session_len: Count | None = Field(
         default=None, description="With a chat template: maximum tokens of prompt and reply at the server."
     )
     control_tokens: Literal["escape", "reject", "allow"] | None = Field(
@@ -80,6 +82,16 @@ class ModelPart(_Part):
         default=None,
         description="For `limits.money` and the cost of a run, if agentkit does not contain the price of the model.",
     )
+
+    @field_validator("settings")
+    @classmethod
+    def _settings(cls, value: dict[str, Any]) -> dict[str, Any]:
+        # The error then has the other problems of the file.
+        try:
+            checked_settings(value)
+        except AgentDefinitionError as error:
+            raise PydanticCustomError("settings", "{problem}", {"problem": str(error)}) from None
+        return value
 
 
 class MCPTool(_Part):

@@ -80,3 +80,14 @@ def test_the_price_of_the_file_does_not_apply_to_another_model(tmp_path: Path) -
     # The offline model needs no price.
     with raises(AgentFileError, line=1):
         load_agent(written(tmp_path, "{name: offline, price: {input: 1, output: 2}}"))
+
+
+def test_problems_of_all_keys_of_a_model_are_reported_together(tmp_path: Path) -> None:
+    keys = "price: {input: -1, output: 1}, session_len: 0, control_tokens: drop, settings: {temperature: hot, stp: x}"
+    path = tmp_path / "agent.yaml"
+    path.write_text(f"model: {{name: '{LOCAL}', chat_template: qwen, {keys}}}\nlimits: {{steps: 0}}\n")
+    with raises(AgentFileError) as caught:
+        load_agent(path)
+    expected = {"model.price.input", "model.session_len", "model.control_tokens", "model.settings", "limits.steps"}
+    assert {problem.key for problem in caught.value.problems} == expected
+    assert "temperature" in str(caught.value) and "stp" in str(caught.value)

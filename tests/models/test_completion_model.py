@@ -19,6 +19,7 @@ from agentkit import (
     Reply,
     Usage,
 )
+from agentkit import model as named_model
 from agentkit.errors import AgentDefinitionError, UnknownOption
 from agentkit.models import ModelAuthError, ModelInterrupted, ModelRequestError, ModelUnavailable
 from agentkit.prompts import Conversation, Message, PromptError, ToolCall, compose
@@ -85,7 +86,7 @@ def test_a_variable_that_a_chat_template_ignores_is_an_error_at_construction() -
             name, suggestion = error.name, error.suggestion
         results.append((template, variables, name, suggestion))
     assert results == VARIABLES
-    with raises(ChatTemplateError, name="control_tokens"):
+    with raises(AgentDefinitionError, name="control_tokens"):
         OfflineModel("qwen3", control_tokens="rejct")  # type: ignore[arg-type]
     with raises(AgentDefinitionError, name="template_kwargs"):
         OfflineModel("qwen3", template_kwargs=["enable_thinking"])  # type: ignore[arg-type]
@@ -367,3 +368,14 @@ def test_a_counter_belongs_to_the_agent_and_a_tokenizer_to_the_model() -> None:
     for wrong in (len, object(), "Qwen/Qwen2.5-7B-Instruct"):  # a text has another count
         with raises(AgentDefinitionError, name="counter"):
             Agent(OfflineModel(), counter=wrong)  # type: ignore[arg-type]
+
+
+def test_all_options_with_invalid_values_are_named() -> None:
+    options: dict[str, Any] = {"max_retries": -1, "max_concurrency": 0, "price": 0.5}
+    written: dict[str, Any] = {"session_len": -2, "template_kwargs": 3, "control_tokens": "no"}
+    with pytest.raises(AgentDefinitionError) as caught:
+        CompletionModel("m", "qwen3", **options, **written)
+    assert {problem.place for problem in caught.value.problems} == {*options, *written}
+    with pytest.raises(AgentDefinitionError) as caught:
+        named_model("openai:m", **options)
+    assert {problem.place for problem in caught.value.problems} == {*options}

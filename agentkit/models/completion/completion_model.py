@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
-from agentkit.errors import AgentDefinitionError
 from agentkit.ground.unknown_options import check_names
 from agentkit.models.completion.call_space import space_pattern
 from agentkit.models.completion.completion_reader import CompletionReader
@@ -15,7 +14,7 @@ from agentkit.models.completion.leading_thoughts import LeadingThoughts
 from agentkit.models.completion.reply_tokens import TOKEN_OPTIONS, ReplyTokens
 from agentkit.models.completion.text_score import EchoReader, TextScore
 from agentkit.models.http.endpoint import EndpointModel
-from agentkit.models.http.endpoint_options import OF_SETTINGS, EndpointOptions
+from agentkit.models.http.endpoint_options import OF_SETTINGS, EndpointOptions, option_problems, refuse_options
 from agentkit.models.http.restored_text import RestoredText, unmarked_text
 from agentkit.models.http.sdk_clients import refuse_address
 from agentkit.models.http.warned_once import WarnedOnce
@@ -31,7 +30,7 @@ from agentkit_prompts.chat_templates.template_variables import check_variables
 from agentkit_prompts.chat_templates.tool_calls.formats import HARMONY, checked_format
 from agentkit_prompts.composition.fit_budget import without_oldest
 from agentkit_prompts.composition.marked_content import marked_content
-from agentkit_prompts.composition.targets.chat_text import check_policy, text_tokens
+from agentkit_prompts.composition.targets.chat_text import policy_problem_of, text_tokens
 from agentkit_prompts.composition.targets.token_row import prompt_ids
 from agentkit_prompts.composition.targets.tools_in_text import (
     calls_as_text,
@@ -42,7 +41,7 @@ from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.sampled_tokens import resealed
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.owner import Owner
-from agentkit_prompts.errors import ChatTemplateError, check_types
+from agentkit_prompts.errors import ChatTemplateError, Problem, brief, kind_of
 from agentkit_prompts.tokens.id_tokenizer import IdTokenizer
 
 if TYPE_CHECKING:
@@ -89,8 +88,8 @@ class CompletionModel(EndpointModel):
 
     Raises:
         ModelRequestError: `base_url` is not an http address.
-        AgentDefinitionError: Names every setting that completions do not support; or `session_len` is not a number of
-            tokens.
+        AgentDefinitionError: Names every setting that completions do not support; or every option with an invalid
+            value.
         UnknownOption: Names all unknown options, and the right place of settings.
         ChatTemplateError: The chat template is unknown, no template is known for the model, or the template does not
             read a variable of `template_kwargs`; names similar templates or variables.
@@ -121,18 +120,18 @@ class CompletionModel(EndpointModel):
         template = find_chat_template(chat_template, model)
         if session_len is None:
             session_len = getattr(template, "session_len", None)
+        problems = option_problems(options)
         if session_len is not None and (type(session_len) is not int or session_len < 1):
-            raise AgentDefinitionError(
-                f"CompletionModel: session_len: expected a number of tokens, got {session_len!r}", name="session_len"
-            )
-        check_types(
-            AgentDefinitionError,
-            "CompletionModel",
-            template_kwargs=(template_kwargs or {}, Mapping, "names with values"),
-        )
+            text = f"expected a number of tokens, 1 or more, got {brief(session_len, 40)}"
+            problems.append(Problem("session_len", text))
+        if template_kwargs is not None and not isinstance(template_kwargs, Mapping):
+            problems.append(Problem("template_kwargs", f"expected names with values, got {kind_of(template_kwargs)}"))
+        policy_problem = policy_problem_of(control_tokens)
+        if policy_problem is not None:
+            problems.append(policy_problem)
+        refuse_options("CompletionModel", problems)
         variables = dict(template_kwargs or {})
         check_variables("template_kwargs", variables, template)
-        check_policy(control_tokens)
         self.session_len: int | None = session_len
         """Maximum tokens of prompt and reply together; None if the maximum is unknown."""
         self.chat_template: ChatTemplate = template

@@ -9,11 +9,10 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mappin
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
-from agentkit.errors import AgentDefinitionError
 from agentkit.ground.unknown_options import check_names
 from agentkit.models.abilities import OutputMode
 from agentkit.models.http.delta_sink import DeltaSink, ListenerError
-from agentkit.models.http.endpoint_options import OF_SETTINGS, EndpointOptions
+from agentkit.models.http.endpoint_options import OF_SETTINGS, EndpointOptions, option_problems, refuse_options
 from agentkit.models.http.error_chain import cut_chain
 from agentkit.models.http.key_function import ApiKey
 from agentkit.models.http.no_real_models import check_real_models
@@ -91,15 +90,8 @@ class EndpointModel(ABC):
         **unknown: Any,
     ) -> None:
         check_names(type(self).__name__, unknown, (*EndpointOptions.__annotations__, "client"), OF_SETTINGS)
-        if max_concurrency is not None and (type(max_concurrency) is not int or max_concurrency < 1):
-            raise AgentDefinitionError(
-                f"max_concurrency: expected a number of requests, 1 or more, got {max_concurrency!r:.40}",
-                name="max_concurrency",
-            )
-        if type(max_retries) is not int or max_retries < 0:
-            raise AgentDefinitionError(
-                f"max_retries: expected a number, 0 or more, got {max_retries!r:.40}", name="max_retries"
-            )
+        problems = option_problems({"max_retries": max_retries, "max_concurrency": max_concurrency, "price": price})
+        refuse_options(type(self).__name__, problems)
         self.name = model
         self._price = price
         self._max_retries = max_retries

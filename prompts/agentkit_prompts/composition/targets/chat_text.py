@@ -28,7 +28,7 @@ from agentkit_prompts.composition.targets.chat_trees import (
 from agentkit_prompts.composition.targets.tools_in_text import shows_tools, with_tools_as_text
 from agentkit_prompts.context.items import Document
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.errors import ChatTemplateError, ControlTokenError, brief
+from agentkit_prompts.errors import ChatTemplateError, ControlTokenError, Problem, brief
 from agentkit_prompts.templates.spans import Segment
 from agentkit_prompts.tokens.counter import prompt_count
 
@@ -161,11 +161,16 @@ def whole_text(
 
 def check_policy(policy: object) -> None:
     """Reject a value of `control_tokens` that is not a `Policy`, with a ChatTemplateError."""
-    if policy not in _POLICIES:
-        raise ChatTemplateError(
-            f"control_tokens: expected one of {', '.join(map(repr, _POLICIES))}, got {brief(policy)}",
-            name="control_tokens",
-        )
+    problem = policy_problem_of(policy)
+    if problem is not None:
+        raise ChatTemplateError(str(problem), name=problem.place)
+
+
+def policy_problem_of(policy: object) -> Problem | None:
+    """Return the problem of a value of `control_tokens`; None for a `Policy`."""
+    if policy in _POLICIES:
+        return None
+    return Problem("control_tokens", f"expected one of {', '.join(map(repr, _POLICIES))}, got {brief(policy)}")
 
 
 def _tool_and_document_trees(composition: CallContent, read: TreeReader, kwargs: Mapping[str, Any]) -> dict[str, Tree]:
