@@ -147,14 +147,8 @@ class ModelName(NamedTuple):
         if not colon:
             raise _no_provider(name)
         if provider not in PROVIDERS:
-            advice = nearest(provider.lower(), PROVIDERS)
-            if provider.lower() in _OTHER_NAMES:
-                advice = f"; use {_OTHER_NAMES[provider.lower()]!r}"
-            provider = _shown(provider)
             raise AgentDefinitionError(
-                f"model {_shown(name)!r:.80}: unknown provider {provider!r:.40}{advice}",
-                name="provider",
-                value=provider,
+                f"model {_shown(name)!r:.80}: {unknown_provider(provider)}", name="provider", value=_shown(provider)
             )
         # The address is not shown, because it may contain a password.
         if "//" in rest:
@@ -208,6 +202,14 @@ class ModelName(NamedTuple):
 
         written: dict[str, Any] = {**of_template, "control_tokens": of_template["control_tokens"] or "escape"}
         return CompletionModel(self.model, chat_template, **written, **of_endpoint)
+
+
+def unknown_provider(provider: str) -> str:
+    """Return the text of the problem that a provider is unknown, with a remedy."""
+    advice = nearest(provider.lower(), PROVIDERS)
+    if provider.lower() in _OTHER_NAMES:
+        advice = f"; use {_OTHER_NAMES[provider.lower()]!r}"
+    return f"unknown provider {_shown(provider)!r:.40}{advice}"
 
 
 def _no_provider(name: str) -> AgentDefinitionError:

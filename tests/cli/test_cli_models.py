@@ -75,6 +75,11 @@ def test_the_models_of_a_server_are_listed(run: Run, monkeypatch: pytest.MonkeyP
             if path == "/lines":
                 assert len(done.stdout.splitlines()) == 1
         assert json.loads(run("models", "--at", "together", "--json").stdout) == {"models": ["together:a"]}
+    # The errors are about the option, not about a model.
+    for provider, advice in (("olama", "'ollama'"), ("google", "'gemini'")):
+        done = run("models", "--at", provider)
+        assert done.stderr.startswith(f"agentkit: --at: unknown provider {provider!r}; "), done.stderr
+        assert advice in done.stderr
     # The errors are about the server of a provider, not about a model.
     for provider in ("ollama", "vllm", "llamacpp", "lmstudio"):
         monkeypatch.setenv(PROVIDERS[provider].addresses[0], server)

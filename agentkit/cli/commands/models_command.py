@@ -50,7 +50,8 @@ def _put_served(provider: str, *, as_json: bool) -> None:
     """
     from agentkit.errors import AgentDefinitionError
     from agentkit.models.http.endpoint import EndpointModel
-    from agentkit.models.model_names import model
+    from agentkit.models.model_names import model, unknown_provider
+    from agentkit.models.providers import PROVIDERS
 
     if ":" in provider:
         advice = "set the variable of its address, such as VLLM_BASE_URL, and write --at vllm"
@@ -58,6 +59,8 @@ def _put_served(provider: str, *, as_json: bool) -> None:
             f"--at: expected a provider, such as groq, got {brief(provider)}; for a server at another address {advice}"
         )
         raise AgentDefinitionError(message, name="at")
+    if provider not in PROVIDERS:
+        raise AgentDefinitionError(f"--at: {unknown_provider(provider)}", name="at")
     # The request names no model: errors contain the name of the provider instead.
     model_name = f"{provider}:{provider}"
     if provider == "offline":
