@@ -67,12 +67,16 @@ def _checked(given: ChatTemplate) -> ChatTemplate:
             name="chat_template",
         )
     _check_render(type(given))
-    # A text is a sequence of its characters: each character would end a reply.
-    if isinstance(given.stop_words, str):
-        raise ChatTemplateError(
-            f"{type(given).__name__}: stop_words: expected a list of texts or None, got {given.stop_words!r:.80}",
-            name="stop_words",
-        )
+    # A text is a sequence of its characters: each character would end a reply or be a token.
+    for name in ("stop_words", "control_tokens"):
+        # A property is not read, because it can be slow.
+        if hasattr(getattr(type(given), name, None), "__get__"):
+            continue
+        value = getattr(given, name)
+        if isinstance(value, str):
+            raise ChatTemplateError(
+                f"{type(given).__name__}: {name}: expected a list of texts, got {value!r:.80}", name=name
+            )
     return given
 
 

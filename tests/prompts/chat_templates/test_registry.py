@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -243,17 +244,21 @@ def test_invalid_values_of_a_class_are_refused_like_the_values_of_its_constructo
             assert {problem.place for problem in caught.value.problems} == problems
 
 
-def test_a_text_instead_of_a_list_of_stop_words_is_refused() -> None:
+@for_cases("name", ["stop_words", "control_tokens"])
+def test_a_text_instead_of_a_list_of_texts_is_refused(name: str) -> None:
     class Own:
-        stop_words = "<end>"
-        control_tokens = ("<end>",)
+        stop_words: Sequence[str] = ["<end>"]
+        control_tokens: Any = ("<end>",)
 
         def render(self, messages: Any, tools: Any = None, add_generation_prompt: bool = True, **kwargs: Any) -> str:
             return ""
 
+    own = Own()
+    assert find_chat_template(own) is own
+    setattr(own, name, "<end>")
     with pytest.raises(ChatTemplateError) as caught:
-        find_chat_template(Own())
-    assert caught.value.name == "stop_words"
+        find_chat_template(own)
+    assert caught.value.name == name
 
 
 def test_a_class_can_compute_its_fields() -> None:
