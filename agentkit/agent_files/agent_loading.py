@@ -278,7 +278,9 @@ class _AgentFileLoader:
         part = entry
         if isinstance(part, str):
             part = ModelPart(name=part)
-        settings = ModelSettings(**part.settings)
+        settings = self._settings(file, part)
+        if settings is None:
+            return None
         template = self._chat_template
         if template is None:
             template = self._chat_template_of(part)
@@ -306,6 +308,18 @@ class _AgentFileLoader:
             places = setting_places(error, file, argument, names_model=self._model is None)
             self._problems.append(Problem(argument, None, "; ".join([str(error), *places])))
             return None
+
+    def _settings(self, file: YamlFile, part: ModelPart) -> ModelSettings | None:
+        """Return the settings of the model; None after problems."""
+        try:
+            return ModelSettings(**part.settings)
+        except AgentDefinitionError as error:
+            if not error.problems:
+                raise
+            for name, text in error.problems:
+                place: Place = ("model", "settings", *filter(None, (name,)))
+                self._problems.append(file.problem(place, text))
+        return None
 
     def _chat_template_of(self, part: ModelPart) -> str | Path | None:
         """Return the name or the file of the chat template in the agent file."""
@@ -345,6 +359,8 @@ class _AgentFileLoader:
             source: str | Path = self._base / entry.agent
             if is_import_path(entry.agent) and not entry.agent.rpartition(":")[0].endswith(".py"):
                 source = entry.agent
+            elif not is_import_path(entry.agent) and not (self._base / entry.agent).exists():
+                raise AgentDefinitionError(f"missing file {source}; check the path", name="agent", value=entry.agent)
             inner = load_agent(source, home=self._home, tenant=self._tenant, memories=self._memories)
             self._opened += inner._opened
             self._files += inner.files

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from agentkit.agent_files.agent_file import BudgetPart, CompactionPart, PricePart, RecallPart
 from agentkit.errors import AgentDefinitionError
@@ -15,7 +15,7 @@ from agentkit.models.prices import Price, read_price
 from agentkit.models.redacting.redacting_model import RedactingModel
 from agentkit.run.parts.compaction import Compaction, Summarise, Trim
 from agentkit.run.parts.recaller import RecallOptions
-from agentkit.run.parts.run_guards import Guard, checked_guards
+from agentkit.run.parts.run_guards import Guard
 from agentkit_prompts.tokens.budget import Budget
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -68,8 +68,13 @@ def guard_of(guard: Any) -> Guard:
     Raises:
         AgentDefinitionError: The object is not a guard.
     """
-    checked_guards([guard])
-    return cast("Guard", guard)
+    if not isinstance(guard, Guard):
+        raise AgentDefinitionError(
+            f"expected a function with the decorator @guard, got a {type(guard).__name__}",
+            name="guards",
+            value=type(guard).__name__,
+        )
+    return guard
 
 
 def expanded(values: Mapping[str, str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ IMPORT = r"^\S[^:]*:[A-Za-z_][\w.]*$"
 _WORDS = {
     IMPORT: "MODULE:NAME or FILE:NAME, such as ./tools.py:add",
     "extra_forbidden": "unknown key",
+    "True": "true",
     # A shell that writes a file writes nothing for an unset variable.
     "string_too_short": "text, but it is empty; if a shell wrote the file, check that its variables are set",
 }
@@ -34,7 +36,7 @@ _CONTAINER_ERRORS = frozenset(
     {"dict_type", "list_type", "mapping_type", "memory", "model_attributes_type", "model_type"}
 )
 """Errors of a value that is not the expected mapping or list: it may contain a password, so that errors hide it."""
-_KINDS: Mapping[type, str] = {str: "text", Mapping: "a mapping", list: "a list", bool: "true or false", int: "a number"}
+_KINDS: Mapping[type, str] = {str: "text", Mapping: "a mapping", list: "a list", int: "a number"}
 """Names of types in errors."""
 _MAX_LISTED = 200
 """Maximum number of problems that an error lists."""
@@ -224,6 +226,8 @@ def _secret_keys(model: type[BaseModel]) -> set[str]:
 
 def _value_text(value: Any, *, only_kind: bool) -> str:
     """Return an invalid value for an error; only its type if the value may contain a secret."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
     # An address can contain a password.
     if only_kind or isinstance(value, Mapping | list) or "://" in str(value):
         return next((name for kind, name in _KINDS.items() if isinstance(value, kind)), type(value).__name__)

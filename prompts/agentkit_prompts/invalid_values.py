@@ -16,8 +16,9 @@ from agentkit_prompts.names import nearest
 Path: TypeAlias = tuple[int | str, ...]
 """Names and indexes from the root of the data to a value."""
 Words: TypeAlias = Mapping[str, str]
-"""Description of the expected value, by the pattern of a text or by the type of the error of pydantic; `{name}` is
-replaced by the value in the context of the error. For a name that is not allowed, the start of the text."""
+"""Description of the expected value, by the pattern of a text, by the valid literal, or by the type of the error of
+pydantic; `{name}` is replaced by the value in the context of the error. For a name that is not allowed, the start of
+the text."""
 
 _MAX_PROBLEMS = 10_000
 """Maximum problems that are described; each takes up to 30 microseconds."""
@@ -65,6 +66,8 @@ JSON_WORDS: Words = {
     **dict.fromkeys(("int_from_float", "int_parsing", "int_type"), "an integer"),
     **dict.fromkeys(("list_type", "sequence_str", "tuple_type"), "an array"),
     "string_type": "a string",
+    "True": "true",
+    "False": "false",
 }
 """Terms of JSON Schema, for the arguments of a model and for clients of an HTTP API."""
 
@@ -188,7 +191,8 @@ def _expected_text(details: ErrorDetails, model: type[BaseModel] | None, words: 
         kind = "list_type"
     if kind == "float_type" and isinstance(value, int) and not isinstance(value, bool):
         return "expected a number that fits into a float"
-    expected = words.get(context.get("pattern", "")) or words.get(kind) or _EXPECTED.get(kind)
+    described = context.get("pattern") or str(context.get("expected", ""))
+    expected = words.get(described) or words.get(kind) or _EXPECTED.get(kind)
     if expected is None:
         # Messages of custom errors are complete.
         opening, separator, rest = details["msg"].partition(" should be ")

@@ -529,10 +529,12 @@ def test_an_unknown_query_parameter_is_refused_with_the_valid_names(run_service:
             ("/runs?status=waiting&sesion=s", "sesion"),
             ("/sessions?usr=ada", "usr"),
             ("/runs/none/events?from=1", "from"),
+            ("/runs?status=wating", "status"),
         ):
             refused = client.get(path)
             error = refused.json()["error"]
             assert (refused.status_code, error["code"], error["param"]) == (422, "invalid_query", name), refused.text
+        assert error["message"].endswith(", got 'wating'")
         accepted = ("/runs?status=waiting", "/healthz?x=1", "/v1/models?x=1", "/runs?limit=1&agent=a")
         assert [client.get(path).status_code for path in accepted] == [200] * 4
         unknown = client.post("/runs", {"agent": "b", "input": "Hi"}).json()["error"]

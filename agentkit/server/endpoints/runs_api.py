@@ -298,7 +298,8 @@ class RunEndpoints:
         """List runs."""
         status: Any = query_text(request, "status")
         if status is not None and status not in STATES:
-            raise Unprocessable(f"status: expected one of {', '.join(STATES)}", param="status", code="invalid_query")
+            problem = f"status: expected one of {', '.join(STATES)}, got {status!r:.40}"
+            raise Unprocessable(problem, param="status", code="invalid_query")
         wanted = RunsWanted(
             tenant=caller.tenant,
             agent=query_text(request, "agent"),
