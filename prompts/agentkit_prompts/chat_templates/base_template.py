@@ -58,7 +58,7 @@ _EXPECTED = {
     "list[str]": "a list of texts",
     "Mapping[str, str]": "a mapping from texts to texts",
     "Capability": ", ".join(map(repr, get_args(Capability))),
-    "TokenCount": "a number of tokens, 1 or more",
+    "TokenCount": "1 or more tokens",
 }
 """Type name in an annotation -> the valid values, for errors."""
 _OWN = "agentkit_prompts."
