@@ -238,7 +238,8 @@ def _items(current: _Folder, seen: set[str], problems: list[PromptError]) -> lis
             seen.add(real)
         return sorted(current.folder.iterdir(), key=lambda item: item.name, reverse=True)
     except (OSError, ValueError) as error:
-        problems.append(TemplateError(f"expected a folder with {SUFFIX} files ({error})", file=current.name))
+        reason = getattr(error, "strerror", None) or str(error)
+        problems.append(TemplateError(f"expected a folder with {SUFFIX} files ({reason})", file=current.name))
         return []
 
 
