@@ -66,7 +66,7 @@ class Waits:
     ],
 )
 async def test_a_predicate_that_never_decides_ends_at_the_time_limit_of_a_call(predicate: Any) -> None:
-    made = plain.with_changes(approval=predicate, timeout=0.05)
+    made = plain.with_changes(approval=predicate, timeout=0.3)
     result = await ask(made)
     assert (result.status, type(result.error)) == ("denied", TimeoutError)
     assert "whether it needs approval could not be decided within 0.05 seconds" in str(result.content)
