@@ -69,7 +69,7 @@ async def test_a_predicate_that_never_decides_ends_at_the_time_limit_of_a_call(p
     made = plain.with_changes(approval=predicate, timeout=0.3)
     result = await ask(made)
     assert (result.status, type(result.error)) == ("denied", TimeoutError)
-    assert "whether it needs approval could not be decided within 0.05 seconds" in str(result.content)
+    assert "whether it needs approval could not be decided within 0.3 seconds" in str(result.content)
     assert await made.needs_approval(ToolCall("c", "plain", ""), ToolContext(None))
 
 
