@@ -9,9 +9,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstrai
 from pydantic_core import PydanticCustomError
 
 from agentkit.agent_files.yaml_lines import IMPORT
-from agentkit.errors import AgentDefinitionError
 from agentkit.models.prices import Dollars
-from agentkit.models.settings import checked_settings
 from agentkit_prompts.names import similar
 from agentkit_prompts.options import Count, CountOrZero
 
@@ -82,16 +80,6 @@ class ModelPart(_Part):
         default=None,
         description="For `limits.money` and the cost of a run, if agentkit does not contain the price of the model.",
     )
-
-    @field_validator("settings")
-    @classmethod
-    def _settings(cls, value: dict[str, Any]) -> dict[str, Any]:
-        # The error then has the other problems of the file.
-        try:
-            checked_settings(value)
-        except AgentDefinitionError as error:
-            raise PydanticCustomError("settings", "{problem}", {"problem": str(error)}) from None
-        return value
 
 
 class MCPTool(_Part):

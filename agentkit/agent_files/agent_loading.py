@@ -164,6 +164,7 @@ class _AgentFileLoader:
         if file is None:
             return None
         spec = file.validated(AgentFile, self._problems)
+        settings = self._settings(file)
         if spec is None:
             # The valid keys are read too, so that problems of the files that they name are reported together.
             spec = file.sound_part(AgentFile)
@@ -171,8 +172,9 @@ class _AgentFileLoader:
             return None
         version = hashlib.blake2b(file.text.encode(), digest_size=8)
         model: Any = None
-        with self._collecting(file, ("model",)):
-            model = self._model_of(file, spec.model)
+        if settings is not None:
+            with self._collecting(file, ("model",)):
+                model = self._model_of(file, spec.model, settings)
         layers = self._layers(file, spec, version)
         options = self._options(file, spec, model, version)
         # The memory is opened last, because opening a memory creates a folder.
@@ -273,14 +275,11 @@ class _AgentFileLoader:
         except ERRORS as error:
             self._problems.append(file.problem(place, str(error) or type(error).__name__))
 
-    def _model_of(self, file: YamlFile, entry: str | ModelPart) -> Model | None:
+    def _model_of(self, file: YamlFile, entry: str | ModelPart, settings: ModelSettings) -> Model | None:
         """Return the model; None, with a problem, if the model or the chat template of the caller is invalid."""
         part = entry
         if isinstance(part, str):
             part = ModelPart(name=part)
-        settings = self._settings(file, part)
-        if settings is None:
-            return None
         template = self._chat_template
         if template is None:
             template = self._chat_template_of(part)
@@ -309,14 +308,20 @@ class _AgentFileLoader:
             self._problems.append(Problem(argument, None, "; ".join([str(error), *places])))
             return None
 
-    def _settings(self, file: YamlFile, part: ModelPart) -> ModelSettings | None:
-        """Return the settings of the model; None after problems."""
+    def _settings(self, file: YamlFile) -> ModelSettings | None:
+        """Return the settings of the model; None after problems.
+
+        The data of the file are read, because other keys of the model can be invalid.
+        """
+        settings: Any = file.data
+        for key in ("model", "settings"):
+            settings = settings.get(key) if isinstance(settings, Mapping) else None
+        if not isinstance(settings, Mapping) or not all(isinstance(name, str) for name in settings):
+            return ModelSettings()
         try:
-            return ModelSettings(**part.settings)
+            return ModelSettings(**settings)
         except AgentDefinitionError as error:
-            if not error.problems:
-                raise
-            for name, text in error.problems:
+            for name, text in error.problems or [("", str(error))]:
                 place: Place = ("model", "settings", *filter(None, (name,)))
                 self._problems.append(file.problem(place, text))
         return None

@@ -88,6 +88,7 @@ def test_problems_of_all_keys_of_a_model_are_reported_together(tmp_path: Path) -
     path.write_text(f"model: {{name: '{LOCAL}', chat_template: qwen, {keys}}}\nlimits: {{steps: 0}}\n")
     with raises(AgentFileError) as caught:
         load_agent(path)
-    expected = {"model.price.input", "model.session_len", "model.control_tokens", "model.settings", "limits.steps"}
+    places = ("price.input", "session_len", "control_tokens", "settings", "settings.temperature")
+    expected = {"limits.steps", *[f"model.{place}" for place in places]}
     assert {problem.key for problem in caught.value.problems} == expected
     assert "temperature" in str(caught.value) and "stp" in str(caught.value)
